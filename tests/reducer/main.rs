@@ -7,6 +7,7 @@ mod manifest;
 #[path = "../shared/manifest.rs"]
 mod manifest_of_goldens;
 mod matrix;
+mod messages;
 #[cfg(feature = "prepare")]
 mod parquet;
 mod round_robin;
@@ -14,6 +15,7 @@ mod safetensors;
 #[path = "../shared/simulated_disk.rs"]
 mod simulated_disk;
 mod simulation;
+mod sources;
 mod spool;
 mod stream;
 mod team;

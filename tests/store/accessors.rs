@@ -2,8 +2,11 @@
 
 use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
-use headwater::store::{ColumnStats, Period, Scale, TimeMetadata};
+use headwater::store::{
+    ALWAYS_VISIBLE, Cell, ColumnStats, Period, SEES_EVERYTHING, Scale, TimeMetadata,
+};
 
+use crate::database::{Database, Value};
 use crate::{DIMENSION, store_of, tiny};
 
 #[test]
@@ -98,6 +101,14 @@ fn rows_and_children_beyond_the_last_are_refused() {
         refused(table.key(count).map(|_| ()));
         refused(table.identity(count).map(|_| ()));
     }
+    for task in store.tasks() {
+        let (anchor, count) = (task.metadata().anchor, task.metadata().seed_count);
+        let anchor = &store.tables()[anchor as usize];
+        task.seed(anchor, count - 1).unwrap();
+        let error = task.seed(anchor, count).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("expected a seed_index below"), "{error}");
+    }
     for relation in store.relations() {
         let parents = store.tables()[relation.metadata().parent as usize].row_count();
         refused(relation.children(parents).map(|_| ()));
@@ -106,5 +117,48 @@ fn rows_and_children_beyond_the_last_are_refused() {
             refused(children.row(children.count()).map(|_| ()));
             refused(children.time(children.count()).map(|_| ()));
         }
+    }
+}
+
+#[test]
+fn p7_a_strict_task_sees_the_time_before_its_own_at_the_latest() {
+    let mut database = tiny::database();
+    for task in &mut database.schema.tasks {
+        task.strict = task.name == "churn";
+    }
+    let (_folder, store) = store_of(&database, &[5]);
+    let [strict, other] = ["churn", "next order"].map(|name| store.task(name).unwrap());
+    // The least time stands for rows that are always visible.
+    let least = ALWAYS_VISIBLE + 1;
+    for (obs_time, until) in [(5, 4), (least, least), (least + 1, least), (least + 2, least + 1)] {
+        assert_eq!((strict.sees_until(obs_time), other.sees_until(obs_time)), (until, obs_time));
+    }
+    assert_eq!(strict.sees_until(SEES_EVERYTHING), SEES_EVERYTHING);
+}
+
+const CITIES: &str = r#"
+database = "cities"
+
+[[table]]
+name = "cities"
+key = "id"
+columns = { id = "identifier", name = "categorical" }
+"#;
+
+/// More than 256 categories have two bytes.
+#[test]
+fn many_categories_are_read_back() {
+    let names: Vec<_> = (0..700).map(|city| format!("city {}", city % 350)).collect();
+    let words = names.iter().cloned().map(Value::Word).collect();
+    let ids = (0..700).map(Value::Integer).collect();
+    let tables = [("cities", vec![("id", ids), ("name", words)])];
+    let (_folder, store) = store_of(&Database::new(CITIES, tables), &[50]);
+    let table = &store.tables()[0];
+    assert_eq!(table.metadata().columns[1].stats.value_bytes(), 2);
+    for (row, name) in (0..).zip(&names) {
+        let Cell::Categorical(category) = table.row(row).unwrap().cell(1) else {
+            panic!("expected a category in row {row}")
+        };
+        assert_eq!(store.category(category).unwrap(), name);
     }
 }

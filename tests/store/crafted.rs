@@ -9,7 +9,7 @@ use headwater::store::{
     Scale, Store, TargetMetadata, TimeMetadata,
 };
 
-use crate::database::Database;
+use crate::database::{Database, Value};
 use crate::{store_of, tiny};
 
 /// Returns the error of opening a store after its metadata are edited and sealed again.
@@ -51,7 +51,7 @@ fn p6_wrong_columns_and_categories_are_rejected() {
     let count = refused(|m| m.embedding.column_count += 1);
     let expected = "expected 21 column embeddings, one for each column and aggregate, found 22";
     assert_eq!(count, wrong(expected));
-    let edits: [Edit; 7] = [
+    let edits: [Edit; 8] = [
         |m| m.aggregates[1].index += 1,
         |m| m.aggregates[1].relation = 9,
         |m| m.aggregates[1].window_us = Some(0),
@@ -60,6 +60,7 @@ fn p6_wrong_columns_and_categories_are_rejected() {
         |m| m.aggregates[1].value = AggregateValue::Mean { column: 9 },
         // Remarks have no time.
         |m| (m.aggregates[1].relation, m.aggregates[1].value) = (2, AggregateValue::SinceLast),
+        |m| (m.aggregates[1].relation, m.aggregates[1].value) = (2, AggregateValue::Count),
     ];
     for edit in edits {
         let name = "orders by customer, last 15 days: mean of number";
@@ -80,6 +81,9 @@ fn p6_wrong_columns_and_categories_are_rejected() {
         outside,
         format!("{layout}column \"since\" lies outside the record; prepare the store again")
     );
+    // The value of a time has eight bytes.
+    let last = |m: &mut Metadata| m.tables[0].columns[1].offset = m.tables[0].stride - 8;
+    assert!(edited(&tiny::database(), last).1.is_ok());
     let bits = refused(|m| m.tables[0].null_offset = u32::MAX);
     assert_eq!(
         bits,
@@ -156,6 +160,14 @@ fn p6_scales_that_cannot_be_read_are_rejected() {
 fn p6_wrong_times_of_knowledge_are_rejected() {
     let at = |offset| Some(KnownMetadata::At { column: "then".into(), offset });
     let outside = refused(|m| m.tables[0].columns[0].known = at(u32::MAX));
+    assert!(outside.contains("lies outside the record"), "{outside}");
+    let known = |before_the_end| {
+        move |m: &mut Metadata| {
+            m.tables[0].columns[0].known = at(m.tables[0].stride - before_the_end);
+        }
+    };
+    assert!(edited(&tiny::database(), known(8)).1.is_ok());
+    let outside = refused(known(7));
     assert!(outside.contains("lies outside the record"), "{outside}");
     let delay = KnownMetadata::Delay { delay_us: -1 };
     let early = refused(|m| m.tables[0].columns[0].known = Some(delay));
@@ -308,4 +320,95 @@ fn p6_counts_that_disagree_with_the_files_are_rejected() {
             (u64::from(most).div_ceil(16)) * 8
         )
     );
+}
+
+/// Users bought goods; pairs of a user and a good, and wishes for a good.
+const PAIRS: &str = r#"
+database = "shop"
+
+[[table]]
+name = "users"
+key = "id"
+columns = { id = "identifier" }
+
+[[table]]
+name = "goods"
+key = "id"
+columns = { id = "identifier" }
+
+[[table]]
+name = "buys"
+columns = { user = "identifier", good = "identifier" }
+references = [{ columns = "user", to = "users" }, { columns = "good", to = "goods" }]
+
+[[table]]
+name = "pairs"
+columns = { user = "identifier", good = "identifier" }
+references = [{ columns = "user", to = "users" }, { columns = "good", to = "goods" }]
+
+[[table]]
+name = "wishes"
+columns = { good = "identifier" }
+references = [{ columns = "good", to = "goods" }]
+
+[[task]]
+name = "next"
+derived = { anchor = "users", source = "next", key = "id", time = "at", target = "y", type = "boolean" }
+"#;
+
+/// Each relation of the pairs is checked, not one for both.
+#[test]
+fn p7_pairs_that_a_row_lists_as_children_are_rejected() {
+    let ids = || [1, 2].map(Value::Integer).to_vec();
+    let both = || vec![("user", ids()), ("good", ids())];
+    let next = vec![
+        ("id", ids()),
+        ("at", vec![Value::Time(1); 2]),
+        ("y", vec![Value::Truth(true), Value::Truth(false)]),
+    ];
+    let tables = [
+        ("users", vec![("id", ids())]),
+        ("goods", vec![("id", ids())]),
+        ("buys", both()),
+        ("pairs", both()),
+        ("wishes", vec![("good", ids())]),
+        ("next", next),
+    ];
+    let database = Database::new(PAIRS, tables);
+    // Relations 0 and 1 are those of what was bought, 2 and 3 those of the pairs, 4 that of the wishes.
+    let with = |edit: Edit| {
+        refused_of(&database, |m| {
+            m.tasks[0].anchor = 3;
+            for own in [2, 3, 4] {
+                m.relations[own].edge_count = 0;
+            }
+            let TargetMetadata::Derived { link, .. } = &mut m.tasks[0].target else {
+                panic!("expected a derived task")
+            };
+            let (anchor, candidate, from_anchor, from_candidate) = (2, 3, 0, 1);
+            *link = Some(LinkMetadata {
+                anchor,
+                candidate,
+                from_anchor,
+                from_candidate,
+                negatives: 20,
+            });
+            edit(m);
+        })
+    };
+    let what =
+        "are not its seeds, or have relations that do not exist or that list them as children";
+    let expected = wrong(&format!("the pairs of task \"next\" {what}"));
+    assert_ne!(with(|_| ()), expected);
+    let edits: [Edit; 3] = [
+        |m| m.relations[2].edge_count = 2,
+        |m| m.relations[3].edge_count = 2,
+        |m| match &mut m.tasks[0].target {
+            TargetMetadata::Derived { link: Some(link), .. } => link.candidate = 4,
+            other => panic!("{other:?}"),
+        },
+    ];
+    for edit in edits {
+        assert_eq!(with(edit), expected);
+    }
 }
