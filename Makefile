@@ -32,8 +32,8 @@ MAXTEXT := .venv-maxtext
 TORCH_INDEX ?=
 TORCH := .venv-torch
 
-.PHONY: help setup demo check test test-arrayrecord test-maxtext test-torch mutants-python mutants-rust bench lint \
-	clean-demo
+.PHONY: help setup demo check test test-arrayrecord test-burn test-maxtext test-torch mutants-python mutants-rust \
+	bench lint lint-burn clean-demo
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -96,6 +96,13 @@ test-arrayrecord: setup ## run the tests of ArrayRecord files, which are among a
 	$(TEST) --test arrayrecord
 	$(PYTEST) tests/python/test_arrayrecord.py
 
+# A package of its own, because Burn's crates take 20 minutes to compile.
+BURN := --release --quiet --manifest-path burn/Cargo.toml
+
+test-burn: ## run the tests of headwater-burn; needs no setup
+	$(CARGO) check $(BURN) --no-default-features --lib
+	$(CARGO) test $(BURN) --features train
+
 $(MAXTEXT)/.tools: tests/maxtext/requirements.txt
 	@test -x $(MAXTEXT)/bin/python \
 		|| $(MAXTEXT_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' \
@@ -143,3 +150,8 @@ lint: $(VENV)/.tools ## check formatting, lints and types
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
+
+lint-burn: ## check formatting and lints of headwater-burn
+	cargo fmt --check --manifest-path burn/Cargo.toml
+	$(CARGO) clippy $(BURN) --all-targets --features train -- -D warnings
+	$(CARGO) clippy $(BURN) --lib -- -D warnings

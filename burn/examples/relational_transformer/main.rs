@@ -1,0 +1,198 @@
+//! Trains a relational transformer on the churn of the demo shop; goes on where it was stopped or killed.
+//!
+//! ```text
+//! cargo run --release --example relational_transformer -- ../demo/churn --out run
+//!     [--resume] [--stop-after STEP] [--workers N]
+//! ```
+
+mod model;
+mod saves;
+mod training;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use burn::data::dataloader::DataLoader;
+use burn::module::Module;
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Tensor};
+use headwater::plan::{Assignment, Split};
+use headwater::sampler::{Aggregates, Children, Settings, Shape, Speed, Texts, Walk};
+use headwater::store::Store;
+use headwater_burn::{EvaluationLoader, Loader, Tables};
+
+use model::Model;
+use training::MICRO_BATCHES;
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+const USAGE: &str =
+    "say relational_transformer STORE --out RUN [--resume] [--stop-after STEP] [--workers N]";
+
+const STEPS: u64 = 400;
+const SAVE_EVERY: u64 = 100;
+const WARMUP_STEPS: u64 = 40;
+const RATE: f64 = 2e-3;
+const SEED: u64 = 7;
+
+/// The last order with its delivery and its items; of a product no other items, and no single reviews.
+fn settings() -> Settings {
+    let widths =
+        [("orders.customer_id", 1), ("reviews.product_id", 0), ("order_items.product_id", 0)];
+    Settings {
+        tasks: Some(vec!["churn".to_owned()]),
+        walk: Walk::Priority { child_width: 4, children: Children::Latest },
+        child_widths: widths.map(|(name, width)| (name.to_owned(), width)).to_vec(),
+        aggregates: Aggregates::All,
+        shape: Shape {
+            batch_size: 4,
+            sequence_length: 64,
+            max_rows: 24,
+            compact: false,
+            permutations: false,
+            texts: Texts::Batch(Vec::new()),
+        },
+        ..Settings::default()
+    }
+}
+
+fn main() -> ExitCode {
+    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let store = Arc::new(Store::open(&options.store)?);
+    let device = Device::default();
+    device.seed(SEED);
+    let training = device.clone().autodiff();
+    let rank = Assignment::new(0, 1)?;
+    let loader = Loader::new(vec![Arc::clone(&store)], settings(), rank, Speed::default())?
+        .device(training.clone());
+    let tables = Tables::new(&store, &training)?;
+    let model = Model::new(store.metadata().embedding.dimension as usize, &training);
+    let model = train(options, model, &loader, &tables)?;
+    if options.stop_after < STEPS {
+        return Ok(());
+    }
+    let test = loader.evaluation(Split::Test).device(device.clone());
+    evaluate(&model.valid(), &test, &Tables::new(&store, &device)?)
+}
+
+/// Trains up to the last step, and saves on the way.
+fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> Result<Model> {
+    let out = &options.out;
+    let optimizer = AdamWConfig::new().with_weight_decay(0.01).init();
+    let (first, mut model, mut optimizer) = match (options.resume, saves::steps(out)?.last()) {
+        (true, _) => saves::restore(out, model, optimizer, loader)?,
+        (false, None) => {
+            // A run that is killed before its next save goes on from here.
+            saves::save(out, 0, &model, &optimizer, loader)?;
+            (0, model, optimizer)
+        }
+        (false, Some(step)) => {
+            let out = out.display();
+            return Err(format!(
+                "expected a folder without saved steps, found step {step} in {out}; say --resume to go on, or \
+                 choose another folder"
+            )
+            .into());
+        }
+    };
+    let steps = options.stop_after.saturating_sub(first);
+    let loader = loader.clone().steps_per_epoch((steps * MICRO_BATCHES as u64).max(1));
+    let mut batches = loader.iter();
+    let begin = Instant::now();
+    let mut waited = Duration::ZERO;
+    for step in first + 1..=options.stop_after {
+        let asked = Instant::now();
+        let own = batches.by_ref().take(MICRO_BATCHES).collect::<Result<Vec<_>, _>>()?;
+        waited += asked.elapsed();
+        let rate = RATE * (step as f64 / WARMUP_STEPS as f64).min(1.0);
+        let loss;
+        (model, loss) =
+            training::step(model, &mut optimizer, &own, tables, (options.workers, rate));
+        println!("step {step} loss {loss}");
+        if step % SAVE_EVERY == 0 || step == options.stop_after {
+            saves::save(out, step, &model, &optimizer, &loader)?;
+        }
+    }
+    let (all, waited) = (begin.elapsed().as_secs_f64(), waited.as_secs_f64());
+    println!("{steps} steps in {all:.1} s, {waited:.3} s of them for batches");
+    Ok(model)
+}
+
+/// Prints how well the model tells the test seeds apart.
+fn evaluate(model: &Model, loader: &EvaluationLoader, tables: &Tables) -> Result<()> {
+    let mut predicted = Vec::new();
+    for batch in loader.iter() {
+        let batch = batch?;
+        let targets = batch.targets(tables);
+        let values = |tensor: Tensor<2>| tensor.try_into_vec_as::<f32>();
+        let (truths, weights) = (values(targets.boolean_values)?, values(targets.boolean_weights)?);
+        let logits = model.logits(&batch, tables).try_into_vec_as::<f32>()?;
+        let seeds = logits.into_iter().zip(truths).zip(weights);
+        predicted.extend(seeds.filter(|(_, weight)| *weight > 0.0).map(|(seed, _)| seed));
+    }
+    let seeds = predicted.len();
+    let mean = predicted.iter().map(|(_, truth)| f64::from(*truth)).sum::<f64>() / seeds as f64;
+    println!(
+        "test AUROC {:.3} over {seeds} seeds; the mean of their labels is {mean:.3}",
+        auroc(predicted)
+    );
+    Ok(())
+}
+
+/// Returns the share of pairs, a true and a false one, in which the true one has the greater logit; equal logits
+/// count half.
+fn auroc(mut predicted: Vec<(f32, f32)>) -> f64 {
+    predicted.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+    let (mut below, mut won, mut truths) = (0.0, 0.0, 0.0);
+    for equal in predicted.chunk_by(|one, other| one.0 == other.0) {
+        let own = equal.iter().filter(|(_, truth)| *truth > 0.5).count() as f64;
+        let others = equal.len() as f64 - own;
+        won += own * (below + others / 2.0);
+        (below, truths) = (below + others, truths + own);
+    }
+    won / (truths * below)
+}
+
+struct Options {
+    store: PathBuf,
+    out: PathBuf,
+    resume: bool,
+    stop_after: u64,
+    workers: usize,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let (mut store, mut out, mut resume) = (None, None, false);
+        let (mut stop_after, mut workers) = (STEPS, 1);
+        while let Some(word) = words.next() {
+            let mut value =
+                || words.next().ok_or(format!("expected a value after {word}; {USAGE}"));
+            match word.as_str() {
+                "--out" => out = Some(value()?.into()),
+                "--resume" => resume = true,
+                "--stop-after" => stop_after = value()?.parse()?,
+                "--workers" => workers = value()?.parse()?,
+                _ if store.is_none() && !word.starts_with('-') => store = Some(word.into()),
+                _ => return Err(format!("unknown argument {word:?}; {USAGE}").into()),
+            }
+        }
+        if workers == 0 {
+            return Err("expected at least 1 worker, found 0; set --workers".into());
+        }
+        let (store, out) = store.zip(out).ok_or(format!("expected a store and --out; {USAGE}"))?;
+        Ok(Self { store, out, resume, stop_after, workers })
+    }
+}

@@ -1,0 +1,229 @@
+//! Acceptance test 1: the tensors and the masks of a batch.
+
+use burn::tensor::{Bool, Device, Tensor};
+use half::f16;
+use headwater::plan::{Assignment, Split};
+use headwater::sampler::{
+    Batch, Children, Masks, Pool, Sampler, Settings, Shape, Speed, Texts, Walk,
+};
+use headwater_burn::{GraphBatch, Tables, TimeScales};
+use proptest::prelude::*;
+
+use crate::shop::{bits, floats, ints, settings, shop};
+
+fn flags<const D: usize>(tensor: &Tensor<D, Bool>) -> Vec<u8> {
+    tensor.clone().int().try_to_vec_as().unwrap()
+}
+
+fn sampler(settings: Settings) -> Sampler {
+    let rank = Assignment::new(0, 1).unwrap();
+    Sampler::new(vec![shop()], settings, rank, Speed::default()).unwrap()
+}
+
+prop_compose! {
+    /// Settings of every form: walks, masks, pools, texts in the batch or outside.
+    fn any_settings()(
+        seed: u64,
+        batch_size in 1_u32..6,
+        sequence_length in 1_u32..100,
+        max_rows in 1_u32..40,
+        (breadth, masked, pool, global) in any::<(bool, bool, bool, bool)>(),
+    ) -> Settings {
+        let walk = match breadth {
+            true => Walk::Breadth { max_hops: 2, budget: 4 },
+            false => Walk::Priority { child_width: 3, children: Children::Uniform },
+        };
+        Settings {
+            seed,
+            walk,
+            tasks: None,
+            pools: if pool {
+                vec![Pool { table: "reviews".to_owned(), obs_time: None }]
+            } else {
+                Vec::new()
+            },
+            masks: masked.then(|| Masks::new(0.3, None, sequence_length).unwrap()),
+            shape: Shape {
+                batch_size,
+                sequence_length,
+                max_rows,
+                compact: false,
+                permutations: false,
+                texts: if global { Texts::Global } else { Texts::Batch(Vec::new()) },
+            },
+            ..settings()
+        }
+    }
+}
+
+/// Demands that every tensor has the batch's own values.
+fn check(found: &GraphBatch, batch: &Batch) {
+    let of_i8 = |name| batch.get::<i8>(name).unwrap().iter().map(|&v| i32::from(v)).collect();
+    let of_u16 = |name| batch.get::<u16>(name).unwrap().iter().map(|&v| i32::from(v)).collect();
+    let of_u32 = |name| batch.get::<u32>(name).unwrap().iter().map(|&v| v as i32).collect();
+    let one = |name| batch.get::<u32>(name).unwrap()[0];
+    let semantic_types: Vec<i32> = of_i8("semantic_types");
+    assert_eq!(ints(&found.semantic_types), semantic_types);
+    assert_eq!(ints(&found.column_ids), batch.get::<i32>("column_ids").unwrap());
+    assert_eq!(ints(&found.seq_row_ids), of_u16("seq_row_ids"));
+    assert_eq!(floats(&found.numeric_values), batch.get::<f32>("numeric_values").unwrap());
+    let times = batch.get::<f32>("timestamp_values").unwrap();
+    assert_eq!(bits(&floats(&found.timestamp_values)), bits(times));
+    let truths = batch.get::<u8>("bool_values").unwrap().iter().map(|&v| f32::from(v));
+    assert_eq!(floats(&found.bool_values), truths.collect::<Vec<_>>());
+    assert_eq!(ints(&found.categorical_embed_ids), of_u32("categorical_embed_ids"));
+    assert_eq!(ints(&found.text_embed_ids), of_u32("text_embed_ids"));
+    assert_eq!(flags(&found.is_null), batch.get::<u8>("is_null").unwrap());
+    assert_eq!(flags(&found.is_target), batch.get::<u8>("is_target").unwrap());
+    assert_eq!(flags(&found.is_padding), batch.get::<u8>("is_padding").unwrap());
+    assert_eq!(flags(&found.fk_adj), batch.get::<u8>("fk_adj").unwrap());
+    assert_eq!(ints(&found.target_pos), batch.get::<i32>("target_pos").unwrap());
+    assert_eq!(floats(&found.seq_weight), batch.get::<f32>("seq_weight").unwrap());
+    let texts = batch.get::<f16>("text_batch_embeddings");
+    let texts = texts.map(|texts| texts.iter().map(|v| v.to_f32()).collect::<Vec<_>>());
+    assert_eq!(found.text_batch_embeddings.as_ref().map(floats), texts);
+    let masked = found.masked.as_ref();
+    assert_eq!(masked.is_some(), batch.get::<u8>("is_masked").is_some());
+    if let Some(masked) = masked {
+        assert_eq!(flags(&masked.is_masked), batch.get::<u8>("is_masked").unwrap());
+        assert_eq!(ints(&masked.masked_pos), of_u16("masked_pos"));
+    }
+    assert_eq!(found.task, one("task_idx") as usize);
+    let target = found.target_stype.map_or(255, |semantic| semantic as u8);
+    assert_eq!(target, batch.get::<u8>("target_stype").unwrap()[0]);
+    let start = one("cat_emb_start");
+    assert_eq!(found.categories, start..start + one("cat_emb_count"));
+    assert_eq!(found.seed_rows, batch.get::<u32>("seed_row").unwrap());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..Default::default() })]
+
+    /// Test 1: compact batches become the same bits as dense ones.
+    #[test]
+    fn every_tensor_has_the_values_of_the_batch(settings in any_settings()) {
+        let device = Device::flex();
+        let scales = TimeScales::new(&shop());
+        let shape = Shape { compact: true, ..settings.shape.clone() };
+        let compact = sampler(Settings { shape, ..settings.clone() });
+        let dense = sampler(settings);
+        for _ in 0..3 {
+            let (batch, _) = dense.next(Split::Train).unwrap();
+            check(&GraphBatch::new(&batch, &device).unwrap(), &batch);
+            let (smaller, _) = compact.next(Split::Train).unwrap();
+            check(&GraphBatch::from_compact(&smaller, &scales, &device).unwrap(), &batch);
+        }
+    }
+}
+
+/// Test 1: the masks of 50 batches, by a triple loop; every row keeps its diagonal.
+#[test]
+fn masks_equal_a_triple_loop() {
+    let shape = Shape { batch_size: 3, sequence_length: 40, max_rows: 16, ..settings().shape };
+    let sampler = sampler(Settings { tasks: None, shape, ..settings() });
+    let mut allowed = [0_usize; 3];
+    for _ in 0..50 {
+        let (batch, _) = sampler.next(Split::Train).unwrap();
+        let found = GraphBatch::new(&batch, &Device::flex()).unwrap().masks();
+        let found = [found.column, found.feature, found.neighbor].map(|mask| flags(&mask));
+        let columns = batch.get::<i32>("column_ids").unwrap();
+        let rows = batch.get::<u16>("seq_row_ids").unwrap();
+        let padding = batch.get::<u8>("is_padding").unwrap();
+        let links = batch.get::<u8>("fk_adj").unwrap();
+        for sequence in 0..3 {
+            for (i, j) in (0..40).flat_map(|i| (0..40).map(move |j| (i, j))) {
+                let (one, other) = (sequence * 40 + i, sequence * 40 + j);
+                let link = |from: u16, to: u16| {
+                    links[(sequence * 16 + usize::from(from)) * 16 + usize::from(to)] == 1
+                };
+                let is_linked = link(rows[one], rows[other]) || link(rows[other], rows[one]);
+                let may_see = [columns[one] == columns[other], rows[one] == rows[other], is_linked];
+                let is_padded = padding[one] == 1 || padding[other] == 1;
+                for (way, may_see) in may_see.into_iter().enumerate() {
+                    let expected = i != j && (is_padded || !may_see);
+                    let place = (sequence * 40 + i) * 40 + j;
+                    assert_eq!(found[way][place] == 1, expected, "{way} {sequence} {i} {j}");
+                    allowed[way] += usize::from(!expected && i != j);
+                }
+            }
+        }
+    }
+    // Not all is masked.
+    assert!(allowed.into_iter().all(|count| count > 1000), "{allowed:?}");
+}
+
+/// Test 1: targets are the values at their places, and weigh where they are.
+#[test]
+fn targets_have_the_values_of_their_cells() {
+    let masks = Masks::new(0.3, Some(20), 64).unwrap();
+    let sampler = sampler(Settings { tasks: None, masks: Some(masks), ..settings() });
+    let tables = Tables::new(&shop(), &Device::flex()).unwrap();
+    let categories = floats(&tables.categories);
+    let mut seen = [0; 6];
+    for _ in 0..20 {
+        let (batch, _) = sampler.next(Split::Train).unwrap();
+        let tensors = GraphBatch::new(&batch, &Device::flex()).unwrap();
+        let masked = batch.get::<u16>("masked_pos").unwrap().iter().map(|&at| i32::from(at));
+        let target = batch.get::<i32>("target_pos").unwrap().iter().copied();
+        let texts = floats(tensors.text_batch_embeddings.as_ref().unwrap());
+        let ways = [
+            (tensors.masked_targets(&tables).unwrap(), masked.collect::<Vec<_>>(), 20),
+            (tensors.targets(&tables), target.collect(), 1),
+        ];
+        for (found, places, width) in ways {
+            let weights = [
+                None,
+                Some(floats(&found.numerical_weights)),
+                Some(floats(&found.timestamp_weights)),
+                Some(floats(&found.boolean_weights)),
+                Some(floats(&found.categorical_weights)),
+                Some(floats(&found.text_weights)),
+            ];
+            for (at, place) in places.iter().enumerate() {
+                let is_none = *place == 65535;
+                let cell = at / width * 64 + if is_none { 0 } else { *place as usize };
+                let kind = usize::from(batch.get::<i8>("semantic_types").unwrap()[cell] as u8);
+                let is_null = batch.get::<u8>("is_null").unwrap()[cell] == 1;
+                for (of, weights) in weights.iter().enumerate() {
+                    let Some(weights) = weights else { continue };
+                    let expected = if of == kind && !is_none && !is_null { 1.0 } else { 0.0 };
+                    assert_eq!(weights[at], expected, "type {of} at {place}");
+                }
+                if is_none || is_null {
+                    continue;
+                }
+                seen[kind] += 1;
+                let vector = |ids: &str, table: &[f32]| {
+                    let id = batch.get::<u32>(ids).unwrap()[cell] as usize;
+                    table[id * 24..][..24].to_vec()
+                };
+                let own = |values: Vec<f32>, width: usize| values[at * width..][..width].to_vec();
+                let of = |name| batch.get::<f32>(name).unwrap();
+                match kind {
+                    1 => assert_eq!(
+                        own(floats(&found.numerical_values), 1),
+                        [of("numeric_values")[cell]]
+                    ),
+                    2 => assert_eq!(
+                        own(floats(&found.timestamp_values), 15),
+                        of("timestamp_values")[cell * 15..][..15]
+                    ),
+                    3 => assert_eq!(
+                        own(floats(&found.boolean_values), 1),
+                        [f32::from(batch.get::<u8>("bool_values").unwrap()[cell])]
+                    ),
+                    4 => assert_eq!(
+                        own(floats(&found.categorical_embeddings), 24),
+                        vector("categorical_embed_ids", &categories)
+                    ),
+                    5 => assert_eq!(
+                        own(floats(found.text_embeddings.as_ref().unwrap()), 24),
+                        vector("text_embed_ids", &texts)
+                    ),
+                    _ => panic!("a target of type {kind}"),
+                }
+            }
+        }
+    }
+    assert!(seen[1..].iter().all(|&count| count > 0), "{seen:?}");
+}

@@ -1,0 +1,178 @@
+//! Acceptance tests 2 and 7 under Burn's Learner.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::data::dataloader::DataLoader;
+use burn::lr_scheduler::LrSchedulerRecord;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
+use burn::store::ModuleRecord;
+use burn::tensor::{Device, Tensor};
+use burn::train::checkpoint::{Checkpoint, Checkpointer, FileCheckpointer, KeepLastNCheckpoints};
+use burn::train::{
+    InferenceStep, Learner, LearningResult, RegressionOutput, SupervisedTraining, TrainOutput,
+    TrainStep,
+};
+use headwater::plan::{Assignment, Split};
+use headwater::sampler::{Settings, Shape, Speed};
+use headwater_burn::{Beside, CursorRecord, GraphBatch, Loader};
+
+use crate::bad_input::damaged_store;
+use crate::shop::{bits, floats, loader, settings};
+
+/// A model that needs no tables: the mean number, truth and timestamp of a context.
+#[derive(Module, Debug)]
+struct Tiny {
+    layer: Linear,
+}
+
+impl Tiny {
+    fn of(&self, batch: &GraphBatch) -> RegressionOutput {
+        let numbers = batch.numeric_values.clone().mean_dim(1);
+        let times: Tensor<2> = batch.timestamp_values.clone().mean_dim(1).squeeze_dim(1);
+        let output = self.layer.forward(Tensor::cat(vec![numbers, times], 1));
+        let at = batch.target_pos.clone().unsqueeze_dim(1);
+        let targets = batch.bool_values.clone().gather(1, at);
+        let loss = (output.clone() - targets.clone()).square().mean();
+        RegressionOutput::new(loss, output, targets)
+    }
+}
+
+impl TrainStep for Tiny {
+    type Input = GraphBatch;
+    type Output = RegressionOutput;
+
+    fn step(&self, batch: GraphBatch) -> TrainOutput<RegressionOutput> {
+        let output = self.of(&batch);
+        TrainOutput::new(self, output.loss.backward(), output)
+    }
+}
+
+impl InferenceStep for Tiny {
+    type Input = GraphBatch;
+    type Output = RegressionOutput;
+
+    fn step(&self, batch: GraphBatch) -> RegressionOutput {
+        self.of(&batch)
+    }
+}
+
+fn of_size(batch_size: u32) -> Settings {
+    Settings { shape: Shape { batch_size, ..settings().shape }, ..settings() }
+}
+
+/// Trains to an epoch, from the checkpoint of an earlier one if it is given.
+fn train(
+    folder: &Path,
+    first: &ModuleRecord,
+    (from, to): (Option<usize>, usize),
+    loader: &Loader,
+) -> LearningResult<Tiny> {
+    let checkpoints = folder.join("checkpoint");
+    let files = |name| FileCheckpointer::new(&checkpoints, name);
+    let device = Device::flex().autodiff();
+    let valid = loader.evaluation(Split::Val);
+    let training = SupervisedTraining::new(folder, Arc::new(loader.clone()), Arc::new(valid))
+        .with_custom_checkpointers(
+            files("model"),
+            files("optim"),
+            Beside::new(files("scheduler"), &checkpoints, loader),
+        )
+        .with_checkpointing_strategy(KeepLastNCheckpoints::new(2))
+        .with_application_logger(None)
+        .num_epochs(to);
+    let training = match from {
+        Some(epoch) => training.checkpoint(epoch),
+        None => training,
+    };
+    let model = Tiny { layer: LinearConfig::new(16, 1).init(&device) }.load_record(first.clone());
+    training.launch(Learner::new(model, AdamWConfig::new().init(), 1e-2))
+}
+
+struct Bits(Vec<u32>);
+
+impl ModuleVisitor for Bits {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.extend(bits(&floats(&param.val())));
+    }
+}
+
+fn parameters(model: &Tiny) -> Vec<u32> {
+    let mut found = Bits(Vec::new());
+    model.visit(&mut found);
+    found.0
+}
+
+fn first() -> ModuleRecord {
+    Tiny { layer: LinearConfig::new(16, 1).init(&Device::flex()) }.into_record()
+}
+
+/// Test 2: two epochs, and two more from the checkpoint in a new Learner, against four.
+#[test]
+fn p2_a_learner_resumed_at_an_epoch_has_the_model_of_a_whole_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(name));
+    let (first, new) = (first(), || loader(&of_size(32), (0, 1)).steps_per_epoch(20));
+    let expected = train(&whole, &first, (None, 4), &new());
+    assert!(expected.error.is_none(), "{:?}", expected.error);
+    train(&parts, &first, (None, 2), &new());
+    let resumed = new();
+    let found = train(&parts, &first, (Some(2), 4), &resumed);
+    assert_eq!(parameters(&found.model), parameters(&expected.model));
+    // The cursors are those of the epochs, and the old ones are deleted.
+    for epoch in 1..=4 {
+        let cursor = |run: &Path| run.join(format!("checkpoint/cursor-{epoch}.cursor"));
+        assert_eq!(cursor(&whole).exists(), epoch > 2, "epoch {epoch}");
+        if epoch > 2 {
+            let [one, other] =
+                [&whole, &parts].map(|run| CursorRecord::load(cursor(run)).unwrap().0);
+            assert_eq!(one, other);
+            assert_eq!(one.position().get("train/step"), Some(20 * epoch));
+        }
+    }
+    assert_eq!(resumed.cursor().position().get("train/step"), Some(80));
+    // Without the cursor, the second half would see the first batches again.
+    let fresh = train(&folder.path().join("fresh"), &first, (None, 2), &new());
+    assert_ne!(parameters(&fresh.model), parameters(&expected.model));
+}
+
+/// Test 7: what fails in a loader ends the training with the loader's words.
+#[test]
+fn a_learner_ends_with_the_words_of_the_loader() {
+    let folder = tempfile::tempdir().unwrap();
+    let rank = Assignment::new(0, 1).unwrap();
+    let damaged = vec![damaged_store(folder.path())];
+    let damaged = Loader::new(damaged, of_size(32), rank, Speed::default()).unwrap();
+    let down = loader(&of_size(32), (0, 1));
+    down.shutdown();
+    for (name, loader, expected) in [("a", damaged, "customers.bin"), ("b", down, "shut down")] {
+        let found = train(&folder.path().join(name), &first(), (None, 1), &loader);
+        let error = found.error.expect("the training has an error").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Test 7: a checkpoint of another plan, or of no epoch of the loader, is refused.
+#[test]
+fn p6_a_checkpoint_of_another_plan_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = || FileCheckpointer::new(folder.path(), "scheduler");
+    let own = loader(&settings(), (0, 1)).steps_per_epoch(2);
+    let beside = Beside::new(files(), folder.path(), &own);
+    let error = beside.save(1, LrSchedulerRecord::new()).unwrap_err().to_string();
+    assert!(error.contains("expected the loader at the end of epoch 1"), "{error}");
+    own.iter().for_each(|batch| drop(batch.unwrap()));
+    beside.save(1, LrSchedulerRecord::new()).unwrap();
+
+    let other = loader(&Settings { seed: 43, ..settings() }, (0, 1));
+    let error = Beside::new(files(), folder.path(), &other).restore(1).err().unwrap().to_string();
+    assert!(error.contains("seed"), "{error}");
+    let bytes = CursorRecord(own.cursor()).checkpoint_into_bytes().unwrap();
+    let read = CursorRecord::checkpoint_from_bytes(bytes).unwrap();
+    assert_eq!(read.0, own.cursor());
+    beside.delete(1).unwrap();
+    beside.delete(1).unwrap();
+    assert!(beside.restore(1).is_err());
+}

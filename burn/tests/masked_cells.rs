@@ -1,0 +1,88 @@
+//! Acceptance test 5: the cells that the sampler masks beside the target.
+
+use burn::data::dataloader::DataLoader;
+use headwater::ErrorKind;
+use headwater::store::TimeMetadata;
+use headwater_burn::{GraphBatch, Loader};
+
+use crate::shop::{ints, loader, settings, shop, with_masks};
+
+const SHARE: f64 = 0.25;
+
+fn masked(batch: &GraphBatch) -> Vec<i32> {
+    let masked = batch.masked.as_ref().unwrap();
+    masked.is_masked.clone().int().try_to_vec_as().unwrap()
+}
+
+/// The masked cells of some steps, row by row.
+fn steps(loader: &Loader, count: usize) -> Vec<Vec<i32>> {
+    let rows =
+        |batch: GraphBatch| masked(&batch).chunks_exact(64).map(<[_]>::to_vec).collect::<Vec<_>>();
+    loader.iter().take(count).flat_map(|batch| rows(batch.unwrap())).collect()
+}
+
+/// Test 5: a quarter of the cells within 5 standard deviations; none of those that may not be.
+#[test]
+fn masked_cells_have_their_share_and_never_the_target() {
+    let store = shop();
+    // Other tensors tell the time of a row.
+    let times: Vec<i32> = (store.metadata().tables.iter())
+        .filter_map(|table| match table.time.as_ref()? {
+            TimeMetadata::Column { column, .. } => {
+                Some(table.columns[*column as usize].index as i32)
+            }
+            _ => None,
+        })
+        .collect();
+    assert!(!times.is_empty());
+    let (mut count, mut eligible) = (0_u64, 0_u64);
+    let loader = loader(&with_masks(SHARE), (0, 1));
+    for batch in loader.iter().take(1500) {
+        let batch = batch.unwrap();
+        let flags =
+            |tensor: &burn::tensor::Tensor<2, burn::tensor::Bool>| ints(&tensor.clone().int());
+        let (null, target, padding) =
+            (flags(&batch.is_null), flags(&batch.is_target), flags(&batch.is_padding));
+        let (kinds, columns) = (ints(&batch.semantic_types), ints(&batch.column_ids));
+        for (at, is_masked) in masked(&batch).into_iter().enumerate() {
+            let is_eligible = [null[at], target[at], padding[at]] == [0; 3]
+                && kinds[at] != 0
+                && !times.contains(&columns[at]);
+            assert!(is_eligible || is_masked == 0, "cell {at}");
+            eligible += u64::from(is_eligible);
+            count += u64::from(is_masked == 1);
+        }
+    }
+    assert!(eligible > 100_000, "{eligible}");
+    let (cells, share) = (eligible as f64, (SHARE * 65_536.0).round() / 65_536.0);
+    let deviation = (cells * share * (1.0 - share)).sqrt();
+    assert!((count as f64 - cells * share).abs() < 5.0 * deviation, "{count} of {eligible}");
+}
+
+/// Test 5: ranks and a resume change no mask.
+#[test]
+fn p2_masked_cells_are_those_of_the_sequence() {
+    let alone = loader(&with_masks(SHARE), (0, 1));
+    let first = steps(&alone, 9);
+    let cursor = alone.cursor();
+    let tail = steps(&alone, 9);
+    let resumed = loader(&with_masks(SHARE), (0, 1));
+    resumed.resume(&cursor).unwrap();
+    assert_eq!(steps(&resumed, 9), tail);
+    let ranks: Vec<_> =
+        (0..3).map(|rank| steps(&loader(&with_masks(SHARE), (rank, 3)), 3)).collect();
+    let together: Vec<_> =
+        (0..12).flat_map(|row| ranks.iter().map(move |rank| rank[row].clone())).collect();
+    assert_eq!(together, first);
+}
+
+/// Test 5: a cursor of a run without masks is refused by the name of the setting, and the other way round.
+#[test]
+fn p6_a_cursor_without_masks_is_refused_by_mask_share() {
+    let (plain, masked) = (loader(&settings(), (0, 1)), loader(&with_masks(SHARE), (0, 1)));
+    for (from, to) in [(&plain, &masked), (&masked, &plain)] {
+        let error = to.resume(&from.cursor()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+        assert!(error.to_string().contains("mask_share"), "{error}");
+    }
+}

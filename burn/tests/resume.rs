@@ -1,0 +1,99 @@
+//! Acceptance test 2: a run that was stopped, or killed while it saved, has the bits of the other one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::shop::churn_path;
+
+/// The example, which Cargo builds with the tests.
+pub(crate) fn example() -> Command {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join("examples/relational_transformer");
+    assert!(program.exists(), "{}: say cargo test without --test", program.display());
+    Command::new(program)
+}
+
+/// Runs the example to its end; returns the losses of its steps, bit for bit as text.
+pub(crate) fn losses(run: &Path, words: &[&str], threads: Option<&str>) -> Vec<String> {
+    let mut command = example();
+    command.arg(churn_path()).arg("--out").arg(run).args(words);
+    if let Some(threads) = threads {
+        command.env("RAYON_NUM_THREADS", threads);
+    }
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {error}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter(|line| line.starts_with("step ")).map(str::to_owned).collect()
+}
+
+fn step(run: &Path, step: u64) -> PathBuf {
+    run.join(format!("step-{step:06}"))
+}
+
+/// Starts the example and kills it as soon as it saves a step.
+fn kill_while_saving(run: &Path, words: &[&str]) {
+    let mut command = example();
+    command.arg(churn_path()).arg("--out").arg(run).args(words).stdout(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    let begin = Instant::now();
+    while !run.join("step.partial").exists() && process.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "the run saves nothing");
+        sleep(Duration::from_micros(200));
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// Test 2: 40 steps at once against 15, a kill in the save of step 16, and the rest in a new process.
+#[test]
+fn p2_a_killed_run_has_the_losses_and_the_model_of_a_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, killed] = ["whole", "killed"].map(|name| folder.path().join(name));
+    // Both begin with one saved step, because Burn gives parameters random ids.
+    assert_eq!(losses(&whole, &["--stop-after", "0"], None), [""; 0]);
+    fs::create_dir_all(step(&killed, 0)).unwrap();
+    for name in ["model.bpk", "optimizer.bpk", "loader.cursor"] {
+        fs::copy(step(&whole, 0).join(name), step(&killed, 0).join(name)).unwrap();
+    }
+    let expected = losses(&whole, &["--resume", "--stop-after", "40"], None);
+    assert_eq!(expected.len(), 40);
+
+    let mut found = losses(&killed, &["--resume", "--stop-after", "15"], None);
+    kill_while_saving(&killed, &["--resume", "--stop-after", "16"]);
+    // What a slower disk leaves.
+    let partial = killed.join("step.partial");
+    fs::create_dir_all(&partial).unwrap();
+    fs::write(partial.join("model.bpk"), "the beginning").unwrap();
+    let tail = losses(&killed, &["--resume", "--stop-after", "40"], None);
+    // Step 16 was saved, or is taken again.
+    found.extend(expected[15..expected.len() - tail.len()].iter().cloned());
+    found.extend(tail);
+    assert_eq!(found, expected);
+    for name in ["model.bpk", "loader.cursor"] {
+        let bytes = |run| fs::read(step(run, 40).join(name)).unwrap();
+        assert!(bytes(&whole) == bytes(&killed), "{name} differs");
+    }
+    let kept = fs::read_dir(&killed).unwrap().count();
+    assert_eq!(kept, 2, "the last two steps are kept, and no partial one");
+}
+
+/// A run goes into a folder without steps, unless it resumes one.
+#[test]
+fn a_run_replaces_no_saved_step() {
+    let folder = tempfile::tempdir().unwrap();
+    losses(folder.path(), &["--stop-after", "0"], None);
+    for (words, expected) in [
+        (["--stop-after", "1"].as_slice(), "say --resume to go on"),
+        (&["--workers", "0"], "expected at least 1 worker, found 0"),
+        (&["--unknown"], "unknown argument \"--unknown\""),
+    ] {
+        let run = example().arg(churn_path()).arg("--out").arg(folder.path()).args(words).output();
+        let run = run.unwrap();
+        let error = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && error.contains(expected), "{error}");
+    }
+}
