@@ -25,21 +25,21 @@ const KINDS: usize = 8;
 const HEAD: usize = 2 + TIMES;
 
 /// The losses of a batch, one for each type.
-pub struct Losses {
-    pub numerical: Tensor<1>,
-    pub timestamp: Tensor<1>,
-    pub boolean: Tensor<1>,
-    pub categorical: Tensor<1>,
+pub(crate) struct Losses {
+    pub(crate) numerical: Tensor<1>,
+    pub(crate) timestamp: Tensor<1>,
+    pub(crate) boolean: Tensor<1>,
+    pub(crate) categorical: Tensor<1>,
 }
 
 impl Losses {
-    pub fn sum(self) -> Tensor<1> {
+    pub(crate) fn sum(self) -> Tensor<1> {
         self.numerical + self.timestamp + self.boolean + self.categorical
     }
 }
 
 #[derive(Module, Debug)]
-pub struct Model {
+pub(crate) struct Model {
     column: Linear,
     kind: Embedding,
     /// Numbers, booleans and timestamps, whose cells are 0 in each other's tensors.
@@ -53,7 +53,7 @@ pub struct Model {
 
 impl Model {
     /// Returns a model for vectors of `width` numbers.
-    pub fn new(width: usize, device: &Device) -> Self {
+    pub(crate) fn new(width: usize, device: &Device) -> Self {
         let linear = |input| LinearConfig::new(input, WIDTH).with_bias(false).init(device);
         let model = Self {
             column: linear(width),
@@ -72,7 +72,12 @@ impl Model {
     }
 
     /// Returns the losses of the cells `targets`, which the model does not see, nor any other target.
-    pub fn losses(&self, batch: &GraphBatch, tables: &Tables, targets: &MaskedTargets) -> Losses {
+    pub(crate) fn losses(
+        &self,
+        batch: &GraphBatch,
+        tables: &Tables,
+        targets: &MaskedTargets,
+    ) -> Losses {
         let predicted = self.predict(batch, tables, targets.indices.clone());
         let [b, m, wide] = predicted.dims();
         let part = |first, length| predicted.clone().narrow(2, first, length);
@@ -96,7 +101,7 @@ impl Model {
     }
 
     /// Returns the logit of each sequence's target.
-    pub fn logits(&self, batch: &GraphBatch, tables: &Tables) -> Tensor<1> {
+    pub(crate) fn logits(&self, batch: &GraphBatch, tables: &Tables) -> Tensor<1> {
         let [b] = batch.target_pos.dims();
         let predicted = self.predict(batch, tables, batch.target_pos.clone().unsqueeze_dim(1));
         predicted.narrow(2, 1, 1).reshape([b])
@@ -154,7 +159,7 @@ impl Model {
 
 /// Three attentions, one for each mask, and a layer that looks at each cell alone.
 #[derive(Module, Debug)]
-pub struct Block {
+struct Block {
     attentions: Vec<Attention>,
     norm: RmsNorm,
     up: Linear,
@@ -181,7 +186,7 @@ impl Block {
 
 /// One masked attention over the cells of a sequence.
 #[derive(Module, Debug)]
-pub struct Attention {
+struct Attention {
     norm: RmsNorm,
     query: Linear,
     key: Linear,

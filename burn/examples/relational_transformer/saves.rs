@@ -16,7 +16,7 @@ use crate::model::Model;
 const KEPT: usize = 2;
 
 /// Saves a step as a folder that gets its name when all of it is on the disk.
-pub fn save(
+pub(crate) fn save(
     run: &Path,
     step: u64,
     model: &Model,
@@ -40,7 +40,7 @@ pub fn save(
 }
 
 /// Goes on from the newest saved step; returns its number.
-pub fn restore(
+pub(crate) fn restore(
     run: &Path,
     model: Model,
     optimizer: ModuleOptimizer,
@@ -62,7 +62,7 @@ pub fn restore(
 }
 
 /// Returns the saved steps, the oldest first.
-pub fn steps(run: &Path) -> Result<Vec<u64>> {
+pub(crate) fn steps(run: &Path) -> Result<Vec<u64>> {
     let entries = match fs::read_dir(run) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|e| Error::io(run, "listing", e))?,

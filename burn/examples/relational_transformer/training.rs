@@ -10,7 +10,7 @@ use headwater_burn::{GraphBatch, Tables};
 use crate::model::Model;
 
 /// The micro-batches of a step.
-pub const MICRO_BATCHES: usize = 4;
+pub(crate) const MICRO_BATCHES: usize = 4;
 
 /// The loss and the gradients of a micro-batch.
 type Answer = (f32, GradientsParams);
@@ -19,7 +19,7 @@ type Answer = (f32, GradientsParams);
 ///
 /// Each thread takes every `workers`-th micro-batch. The gradients are added in the order of the micro-batches,
 /// not in that of the answers, because a sum of floating-point numbers depends on its order.
-pub fn step(
+pub(crate) fn step(
     model: Model,
     optimizer: &mut ModuleOptimizer,
     batches: &[GraphBatch],

@@ -12,7 +12,7 @@ mod shop;
 mod workers;
 
 #[allow(dead_code, reason = "the example evaluates, the tests do not")]
-#[path = "../examples/relational_transformer/model.rs"]
+#[path = "../../examples/relational_transformer/model.rs"]
 mod model;
-#[path = "../examples/relational_transformer/training.rs"]
+#[path = "../../examples/relational_transformer/training.rs"]
 mod training;

@@ -58,12 +58,14 @@ prop_compose! {
 
 /// Demands that every tensor has the batch's own values.
 fn check(found: &GraphBatch, batch: &Batch) {
-    let of_i8 = |name| batch.get::<i8>(name).unwrap().iter().map(|&v| i32::from(v)).collect();
-    let of_u16 = |name| batch.get::<u16>(name).unwrap().iter().map(|&v| i32::from(v)).collect();
-    let of_u32 = |name| batch.get::<u32>(name).unwrap().iter().map(|&v| v as i32).collect();
+    let of_i8 =
+        |name| batch.get::<i8>(name).unwrap().iter().map(|&v| i32::from(v)).collect::<Vec<_>>();
+    let of_u16 =
+        |name| batch.get::<u16>(name).unwrap().iter().map(|&v| i32::from(v)).collect::<Vec<_>>();
+    let of_u32 =
+        |name| batch.get::<u32>(name).unwrap().iter().map(|&v| v as i32).collect::<Vec<_>>();
     let one = |name| batch.get::<u32>(name).unwrap()[0];
-    let semantic_types: Vec<i32> = of_i8("semantic_types");
-    assert_eq!(ints(&found.semantic_types), semantic_types);
+    assert_eq!(ints(&found.semantic_types), of_i8("semantic_types"));
     assert_eq!(ints(&found.column_ids), batch.get::<i32>("column_ids").unwrap());
     assert_eq!(ints(&found.seq_row_ids), of_u16("seq_row_ids"));
     assert_eq!(floats(&found.numeric_values), batch.get::<f32>("numeric_values").unwrap());
