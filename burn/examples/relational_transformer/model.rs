@@ -1,7 +1,9 @@
 //! A small relational transformer: reads the cells of a context, predicts the values of some of them.
 
 use burn::module::Module;
-use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, RmsNorm, RmsNormConfig};
+use burn::nn::{
+    Embedding, EmbeddingConfig, Initializer, Linear, LinearConfig, RmsNorm, RmsNormConfig,
+};
 use burn::tensor::activation::gelu;
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
@@ -30,11 +32,12 @@ pub(crate) struct Losses {
     pub(crate) timestamp: Tensor<1>,
     pub(crate) boolean: Tensor<1>,
     pub(crate) categorical: Tensor<1>,
+    pub(crate) text: Tensor<1>,
 }
 
 impl Losses {
     pub(crate) fn sum(self) -> Tensor<1> {
-        self.numerical + self.timestamp + self.boolean + self.categorical
+        self.numerical + self.timestamp + self.boolean + self.categorical + self.text
     }
 }
 
@@ -46,6 +49,7 @@ pub(crate) struct Model {
     number: Linear,
     category: Linear,
     text: Linear,
+    first: RmsNorm,
     blocks: Vec<Block>,
     norm: RmsNorm,
     head: Linear,
@@ -57,10 +61,14 @@ impl Model {
         let linear = |input| LinearConfig::new(input, WIDTH).with_bias(false).init(device);
         let model = Self {
             column: linear(width),
-            kind: EmbeddingConfig::new(KINDS, WIDTH).init(device),
+            // As small as the vectors that are added to it.
+            kind: EmbeddingConfig::new(KINDS, WIDTH)
+                .with_initializer(Initializer::Normal { mean: 0.0, std: 0.1 })
+                .init(device),
             number: linear(HEAD),
             category: linear(width),
             text: linear(width),
+            first: RmsNormConfig::new(WIDTH).init(device),
             blocks: (0..BLOCKS).map(|_| Block::new(device)).collect(),
             norm: RmsNormConfig::new(WIDTH).init(device),
             head: LinearConfig::new(WIDTH, HEAD + width).init(device),
@@ -87,7 +95,11 @@ impl Model {
         };
         let numbers = part(0, 1).reshape([b, m]) - targets.numerical_values.clone();
         let times = part(2, TIMES) - targets.timestamp_values.clone();
-        let vectors = part(HEAD, wide - HEAD) - targets.categorical_embeddings.clone();
+        let vectors = |values: &Tensor<3>| squares(part(HEAD, wide - HEAD) - values.clone());
+        let categories = vectors(&targets.categorical_embeddings);
+        // A store without texts has no text to weigh.
+        let texts =
+            targets.text_embeddings.as_ref().map_or_else(|| categories.zeros_like(), vectors);
         let logits = part(1, 1).reshape([b, m]);
         Losses {
             numerical: mean(numbers.square(), &targets.numerical_weights),
@@ -96,7 +108,8 @@ impl Model {
                 cross_entropy(logits, targets.boolean_values.clone()),
                 &targets.boolean_weights,
             ),
-            categorical: mean(squares(vectors), &targets.categorical_weights),
+            categorical: mean(categories, &targets.categorical_weights),
+            text: mean(texts, &targets.text_weights),
         }
     }
 
@@ -153,7 +166,7 @@ impl Model {
             let texts = self.text.forward(texts.clone());
             cells = cells + rows(texts, &batch.text_embed_ids) * of_kind(SemanticType::Text);
         }
-        cells
+        self.first.forward(cells)
     }
 }
 

@@ -28,13 +28,12 @@ fn pretraining_lowers_the_loss_of_each_type() {
         let batch = batch.unwrap();
         let found = model.losses(&batch, &tables, &batch.masked_targets(&tables).unwrap());
         let scalar = |loss: &burn::tensor::Tensor<1>| loss.clone().into_scalar::<f32>();
-        losses.push(
-            [&found.numerical, &found.timestamp, &found.boolean, &found.categorical].map(scalar),
-        );
+        losses
+            .push([&found.numerical, &found.boolean, &found.categorical, &found.text].map(scalar));
         let gradients = GradientsParams::from_grads(found.sum().backward(), &model);
         model = optimizer.step(2e-3, model, gradients);
     }
-    for (of, name) in ["numerical", "timestamp", "boolean", "categorical"].iter().enumerate() {
+    for (of, name) in ["numerical", "boolean", "categorical", "text"].iter().enumerate() {
         let mean = |steps: &[[f32; 4]]| {
             steps.iter().map(|losses| losses[of]).sum::<f32>() / steps.len() as f32
         };
