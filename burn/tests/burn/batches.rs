@@ -6,7 +6,7 @@ use headwater::plan::{Assignment, Split};
 use headwater::sampler::{
     Batch, Children, Masks, Pool, Sampler, Settings, Shape, Speed, Texts, Walk,
 };
-use headwater_burn::{GraphBatch, Tables, TimeScales};
+use headwater_burn::{GraphBatch, MaskedTargets, Tables, TimeScales};
 use proptest::prelude::*;
 
 use crate::shop::{bits, floats, ints, settings, shop};
@@ -154,86 +154,105 @@ fn masks_equal_a_triple_loop() {
     assert!(allowed.into_iter().all(|count| count > 1000), "{allowed:?}");
 }
 
-/// Test 1: targets are the values at their places, and weigh where they are.
+/// The vectors that targets are taken from.
+struct Vectors {
+    categories: Vec<f32>,
+    texts: Vec<f32>,
+}
+
+/// Demands that the targets at `places`, of which each sequence has `width`, have the values of the batch's
+/// cells, and weigh where a cell has a value; counts the values of each type.
+fn check_targets(
+    found: &MaskedTargets,
+    (places, width): (&[i32], usize),
+    batch: &Batch,
+    vectors: &Vectors,
+    seen: &mut [usize; 6],
+) {
+    let weights = [
+        &found.numerical_weights,
+        &found.timestamp_weights,
+        &found.boolean_weights,
+        &found.categorical_weights,
+        &found.text_weights,
+    ]
+    .map(floats);
+    let of = |name| batch.get::<f32>(name).unwrap();
+    for (at, place) in places.iter().enumerate() {
+        let is_none = *place == 65535;
+        let cell = at / width * 64 + if is_none { 0 } else { *place as usize };
+        let kind = usize::from(batch.get::<i8>("semantic_types").unwrap()[cell] as u8);
+        let has_value = !is_none && batch.get::<u8>("is_null").unwrap()[cell] == 0;
+        for (of, weights) in (1..).zip(&weights) {
+            let expected = if of == kind && has_value { 1.0 } else { 0.0 };
+            assert_eq!(weights[at], expected, "type {of} at {place}");
+        }
+        if !has_value {
+            seen[0] += 1;
+            continue;
+        }
+        seen[kind] += 1;
+        let vector = |ids: &str, table: &[f32]| {
+            let id = batch.get::<u32>(ids).unwrap()[cell] as usize;
+            table[id * 24..][..24].to_vec()
+        };
+        let own = |values: Vec<f32>, width: usize| values[at * width..][..width].to_vec();
+        let (found, expected) = match kind {
+            1 => (own(floats(&found.numerical_values), 1), vec![of("numeric_values")[cell]]),
+            2 => {
+                let times = of("timestamp_values")[cell * 15..][..15].to_vec();
+                (own(floats(&found.timestamp_values), 15), times)
+            }
+            3 => {
+                let truth = f32::from(batch.get::<u8>("bool_values").unwrap()[cell]);
+                (own(floats(&found.boolean_values), 1), vec![truth])
+            }
+            4 => {
+                let category = vector("categorical_embed_ids", &vectors.categories);
+                (own(floats(&found.categorical_embeddings), 24), category)
+            }
+            5 => {
+                let text = vector("text_embed_ids", &vectors.texts);
+                (own(floats(found.text_embeddings.as_ref().unwrap()), 24), text)
+            }
+            _ => panic!("a target of type {kind}"),
+        };
+        assert_eq!(found, expected, "type {kind} at {place}");
+    }
+}
+
+/// Test 1: targets are the values at their places, and weigh where there are some.
 #[test]
 fn targets_have_the_values_of_their_cells() {
     let masks = Masks::new(0.3, Some(20), 64).unwrap();
     let sampler = sampler(Settings { tasks: None, masks: Some(masks), ..settings() });
     let tables = Tables::new(&shop(), &Device::flex()).unwrap();
-    let categories = floats(&tables.categories);
     let mut seen = [0; 6];
     for _ in 0..20 {
         let (batch, _) = sampler.next(Split::Train).unwrap();
         let tensors = GraphBatch::new(&batch, &Device::flex()).unwrap();
-        let masked = batch.get::<u16>("masked_pos").unwrap().iter().map(|&at| i32::from(at));
-        let target = batch.get::<i32>("target_pos").unwrap().iter().copied();
-        let texts = floats(tensors.text_batch_embeddings.as_ref().unwrap());
-        // Every timestamp of the shop is its row's time, which is never masked: some are made targets.
-        let kinds = batch.get::<i8>("semantic_types").unwrap();
-        let first_time =
-            |cells: &[i8]| cells.iter().position(|&kind| kind == 2).unwrap_or(0) as i32;
-        let times: Vec<i32> = kinds.chunks_exact(64).map(first_time).collect();
-        let at = Tensor::from_ints(times.as_slice(), &Device::flex());
-        let of_times = GraphBatch { target_pos: at, ..tensors.clone() };
-        let ways = [
-            (tensors.masked_targets(&tables).unwrap(), masked.collect::<Vec<_>>(), 20),
-            (tensors.targets(&tables), target.collect(), 1),
-            (of_times.targets(&tables), times, 1),
-        ];
-        for (found, places, width) in ways {
-            let weights = [
-                None,
-                Some(floats(&found.numerical_weights)),
-                Some(floats(&found.timestamp_weights)),
-                Some(floats(&found.boolean_weights)),
-                Some(floats(&found.categorical_weights)),
-                Some(floats(&found.text_weights)),
-            ];
-            for (at, place) in places.iter().enumerate() {
-                let is_none = *place == 65535;
-                let cell = at / width * 64 + if is_none { 0 } else { *place as usize };
-                let kind = usize::from(batch.get::<i8>("semantic_types").unwrap()[cell] as u8);
-                let is_null = batch.get::<u8>("is_null").unwrap()[cell] == 1;
-                for (of, weights) in weights.iter().enumerate() {
-                    let Some(weights) = weights else { continue };
-                    let expected = if of == kind && !is_none && !is_null { 1.0 } else { 0.0 };
-                    assert_eq!(weights[at], expected, "type {of} at {place}");
-                }
-                if is_none || is_null {
-                    continue;
-                }
-                seen[kind] += 1;
-                let vector = |ids: &str, table: &[f32]| {
-                    let id = batch.get::<u32>(ids).unwrap()[cell] as usize;
-                    table[id * 24..][..24].to_vec()
-                };
-                let own = |values: Vec<f32>, width: usize| values[at * width..][..width].to_vec();
-                let of = |name| batch.get::<f32>(name).unwrap();
-                match kind {
-                    1 => assert_eq!(
-                        own(floats(&found.numerical_values), 1),
-                        [of("numeric_values")[cell]]
-                    ),
-                    2 => assert_eq!(
-                        own(floats(&found.timestamp_values), 15),
-                        of("timestamp_values")[cell * 15..][..15]
-                    ),
-                    3 => assert_eq!(
-                        own(floats(&found.boolean_values), 1),
-                        [f32::from(batch.get::<u8>("bool_values").unwrap()[cell])]
-                    ),
-                    4 => assert_eq!(
-                        own(floats(&found.categorical_embeddings), 24),
-                        vector("categorical_embed_ids", &categories)
-                    ),
-                    5 => assert_eq!(
-                        own(floats(found.text_embeddings.as_ref().unwrap()), 24),
-                        vector("text_embed_ids", &texts)
-                    ),
-                    _ => panic!("a target of type {kind}"),
-                }
-            }
+        let vectors = Vectors {
+            categories: floats(&tables.categories),
+            texts: floats(tensors.text_batch_embeddings.as_ref().unwrap()),
+        };
+        let masked: Vec<i32> =
+            batch.get::<u16>("masked_pos").unwrap().iter().map(|&at| i32::from(at)).collect();
+        let found = tensors.masked_targets(&tables).unwrap();
+        check_targets(&found, (&masked, 20), &batch, &vectors, &mut seen);
+        // Neither a time nor a NULL is ever masked: some are made targets.
+        let kinds = batch.get::<i8>("semantic_types").unwrap().chunks_exact(64);
+        let nulls = batch.get::<u8>("is_null").unwrap().chunks_exact(64);
+        let times = kinds.map(|kinds| kinds.iter().position(|&kind| kind == 2));
+        let nulls = nulls.map(|nulls| nulls.iter().position(|&is_null| is_null == 1));
+        let firsts = |places: Vec<Option<usize>>| -> Vec<i32> {
+            places.into_iter().map(|place| place.unwrap_or(0) as i32).collect()
+        };
+        let own = batch.get::<i32>("target_pos").unwrap().to_vec();
+        for places in [own, firsts(times.collect()), firsts(nulls.collect())] {
+            let target_pos = Tensor::from_ints(places.as_slice(), &Device::flex());
+            let found = GraphBatch { target_pos, ..tensors.clone() }.targets(&tables);
+            check_targets(&found, (&places, 1), &batch, &vectors, &mut seen);
         }
     }
-    assert!(seen[1..].iter().all(|&count| count > 0), "{seen:?}");
+    assert!(seen.iter().all(|&count| count > 20), "{seen:?}");
 }
