@@ -116,7 +116,7 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         let asked = Instant::now();
         let own = batches.by_ref().take(MICRO_BATCHES).collect::<Result<Vec<_>, _>>()?;
         waited += asked.elapsed();
-        let rate = learning_rate(step);
+        let rate = RATE * (step as f64 / WARMUP_STEPS as f64).min(1.0);
         let loss;
         (model, loss) =
             training::step(model, &mut optimizer, &own, tables, (options.workers, rate));
@@ -128,13 +128,6 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
     let (all, waited) = (begin.elapsed().as_secs_f64(), waited.as_secs_f64());
     println!("{steps} steps in {all:.1} s, {waited:.3} s of them for batches");
     Ok(model)
-}
-
-/// Returns the learning rate of a step: it rises for a while, and then falls to the end.
-fn learning_rate(step: u64) -> f64 {
-    let rising = step as f64 / WARMUP_STEPS as f64;
-    let falling = (STEPS + 1).saturating_sub(step) as f64 / STEPS as f64;
-    RATE * rising.min(falling)
 }
 
 /// Prints how well the model tells the test seeds apart.

@@ -45,7 +45,7 @@ fn p1_workers_have_equal_losses() {
             sender.send(bits(&losses)).unwrap();
         }
     });
-    let limit = Duration::from_secs(300);
+    let limit = Duration::from_mins(5);
     let expected = receiver.recv_timeout(limit).expect("one worker is done in time");
     assert!(expected.windows(2).all(|two| two[0] != two[1]), "it learns");
     for _ in 0..2 {
