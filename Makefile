@@ -154,4 +154,3 @@ lint: $(VENV)/.tools ## check formatting, lints and types
 lint-burn: ## check formatting and lints of headwater-burn
 	cargo fmt --check --manifest-path burn/Cargo.toml
 	$(CARGO) clippy $(BURN) --all-targets --features train -- -D warnings
-	$(CARGO) clippy $(BURN) --lib -- -D warnings
