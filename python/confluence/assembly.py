@@ -20,6 +20,7 @@ from confluence import (
     evaluation,
     hiding,
     intervals,
+    masked,
     members,
     times,
 )
@@ -50,12 +51,18 @@ class Assembly:
     sampler: headwater.Sampler
     transfer: DeviceTransfer
     tasks: list[evaluation.Task]
+    pools: list[masked.Pool]
     status: StatusLine
 
     @property
     def roots(self) -> list[str]:
         """The root digests of the stores, which identify the data."""
         return [store.root for store in self.stores]
+
+    @property
+    def streams(self) -> list[str]:
+        """The names of what is trained on, by their numbers: the tasks, then the pools."""
+        return [task.name for task in self.tasks] + [pool.name for pool in self.pools]
 
     def task(self, name: str) -> evaluation.Task:
         """Returns a task by its short or full name.
@@ -82,17 +89,6 @@ class Assembly:
         The first of several scores is that of the models' mean. Those of the batches that `hide`
         makes of each batch come last.
         """
-        seeds = self.sampler.seed_counts(split)[task.name]
-        batches = -(-seeds // self.settings.data.batch_size)
-        numbers = itertools.count(1)
-
-        def show_and_go_on() -> None:
-            number, last = next(numbers), min(batches, batch_limit or batches)
-            self.status.show_sometimes(
-                f"scoring {split} of {task.name}: batch {number} of {last}", number / last
-            )
-            after_batch()
-
         return evaluation.score_split(
             self.program,
             models,
@@ -101,9 +97,70 @@ class Assembly:
             split,
             task,
             batch_limit=batch_limit,
-            after_batch=show_and_go_on,
+            after_batch=self._shown(f"scoring {split} of {task.name}", split, task.name,
+                                    batch_limit, after_batch),
             hide=hide,
+        )  # fmt: skip
+
+    def score_masked(
+        self,
+        models: Sequence[Any],
+        split: Split,
+        stream: str,
+        *,
+        batch_limit: int = 0,
+        after_batch: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Returns the losses at the masked cells of a split of a task or a pool."""
+        what = f"scoring masked cells of {split} of {stream}"
+        return masked.score(
+            self.program,
+            models,
+            self.sampler,
+            self.transfer,
+            split,
+            stream,
+            batch_limit=batch_limit,
+            after_batch=self._shown(what, split, stream, batch_limit, after_batch),
         )
+
+    def masked_results(
+        self,
+        models: Sequence[Any],
+        splits: Sequence[Split],
+        *,
+        after_batch: Callable[[], None] = lambda: None,
+    ) -> dict[str, dict[str, Any]]:
+        """Scores the masked cells of whole splits, for each task and pool; none without masks."""
+        if not self.settings.data.mask_share:
+            return {}
+        return {
+            stream: {
+                split: self.score_masked(models, split, stream, after_batch=after_batch)
+                for split in splits
+            }
+            for stream in self.streams
+        }
+
+    def _shown(
+        self,
+        what: str,
+        split: Split,
+        stream: str,
+        batch_limit: int,
+        after_batch: Callable[[], None],
+    ) -> Callable[[], None]:
+        """Returns what shows the progress of a pass after each batch, and goes on."""
+        seeds = self.sampler.seed_counts(split)[stream]
+        batches = -(-seeds // self.settings.data.batch_size)
+        numbers = itertools.count(1)
+
+        def show_and_go_on() -> None:
+            number, last = next(numbers), min(batches, batch_limit or batches)
+            self.status.show_sometimes(f"{what}: batch {number} of {last}", number / last)
+            after_batch()
+
+        return show_and_go_on
 
     def results(
         self,
@@ -188,16 +245,20 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
     status = StatusLine(is_leader=processes.rank == 0)
     status.show("reading the store")
     stores = open_stores(settings)
+    masked.check_texts(settings.data, stores)
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()
     with open_sampler(settings.data, settings.run, processes) as sampler:
         tasks = evaluation.find_tasks(sampler.tasks, stores)
-        stores_of_tasks = [task.store for task in tasks]
-        transfer = DeviceTransfer(vocabulary, stores_of_tasks, layout, processes.rank)
+        pools = masked.find_pools(sampler.tasks, stores)
+        stores_of_streams = [task.store for task in tasks] + [pool.store for pool in pools]
+        transfer = DeviceTransfer(vocabulary, stores_of_streams, layout, processes.rank)
         program = Program(settings, vocabulary, tables, layout)
         status.show("compiling")
         try:
-            yield Assembly(settings, stores, layout, program, sampler, transfer, tasks, status)
+            yield Assembly(
+                settings, stores, layout, program, sampler, transfer, tasks, pools, status
+            )
         finally:
             status.end()
 

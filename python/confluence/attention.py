@@ -76,19 +76,20 @@ def dense_attention(
 def column_attention(
     cells: Cells, at: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """Returns the attention COL [B, H, d] of the cell `at[b]` of each context; q is [B, H, d]."""
-    logits = jnp.einsum("bhd,bkhd->bhk", q, k, preferred_element_type=jnp.float32)
-    at = at[:, None]
+    """Returns the attention COL [B, P, H, d] of the cells `at` [B, P]; q is [B, P, H, d]."""
+    logits = jnp.einsum("bphd,bkhd->bhpk", q, k, preferred_element_type=jnp.float32)
     column, is_padding = (
         jnp.take_along_axis(of, at, axis=1) for of in (cells.columns, cells.is_padding)
     )
-    is_attended = (cells.columns == column) & ~cells.is_padding & ~is_padding
-    is_attended |= jnp.arange(cells.columns.shape[1]) == at
+    is_attended = cells.columns[:, None] == column[..., None]
+    is_attended &= ~cells.is_padding[:, None] & ~is_padding[..., None]
+    is_attended |= jnp.arange(cells.columns.shape[1]) == at[..., None]
     weights = jnp.where(is_attended[:, None], jnp.exp(logits), 0)
     weighted = jnp.einsum(
-        "bhk,bkhd->bhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
+        "bhpk,bkhd->bhpd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
     )
-    return (weighted / jnp.sum(weights, axis=-1)[..., None]).astype(v.dtype)
+    total = jnp.sum(weights, axis=-1)[..., None]
+    return (weighted / total).astype(v.dtype).swapaxes(1, 2)
 
 
 def _by_reference(

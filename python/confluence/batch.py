@@ -19,6 +19,7 @@ import numpy.typing as npt
 from confluence.config import ConfigError
 
 IDENTIFIER, NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT = range(6)
+TYPE_NAMES = ("identifier", "numerical", "timestamp", "boolean", "categorical", "text")
 TIMESTAMP_FEATURES = 15
 AGE_FEATURES = 4
 # A row's age, and how the walk reached it: as a parent, as a child, in one, two or more hops.
@@ -54,6 +55,11 @@ class Tables(NamedTuple):
     mean_days: Array  # i32 [C]
     mean_milliseconds: Array  # i32 [C]
     per_deviation: Array  # f32 [C]
+    # For each column: where its categories start, and how many of them training knew.
+    category_starts: Array  # i32 [C]
+    category_counts: Array  # i32 [C]
+    # For each column: the column of which its values are means or quantiles; -1 for none.
+    sources: Array  # i32 [C]
 
 
 class Batch(NamedTuple):
@@ -78,7 +84,9 @@ class Batch(NamedTuple):
     row_hops: Array  # uint16 [B, R]
     row_relations: Array  # int32 [B, R]
     row_directions: Array  # uint8 [B, R]
-    target_position: Array  # int32 [B]
+    target_position: Array  # int32 [B]; -1 for a row of a pool, which has no target
+    # The places of the masked cells, those beyond the last are S or more. M is 0 if none is masked.
+    masked: Array  # uint16 [B, M]
     weights: Array  # float32 [B]
     # The observation time; without one, the day is `NO_DAY`.
     observed_days: Array  # int32 [B]
@@ -86,12 +94,13 @@ class Batch(NamedTuple):
     seed_row: Array  # uint32 [B]
     # The vectors of the batch's texts, if `Tables` does not have them.
     text_vectors: Array  # float16 [U, D_t]
-    target_type: Array  # int32 []
+    target_type: Array  # int32 []; `NO_TARGET` for a pool
     category_start: Array  # int32 []
     category_count: Array  # int32 []
 
 
 NO_DAY = -(1 << 31)
+NO_TARGET = 255
 # The arrays that every process has whole, not as its share of the global batch.
 REPLICATED = {"target_type", "category_start", "category_count"}
 
@@ -110,6 +119,8 @@ class Cells(NamedTuple):
     texts: jax.Array  # i32 [B, S]
     is_null: jax.Array  # bool [B, S]
     is_target: jax.Array  # bool [B, S]
+    # The masked cells, and the cells that would tell their values.
+    is_masked: jax.Array  # bool [B, S]
     is_padding: jax.Array  # bool [B, S]
     # The references of each row, K at most: the row that it refers to (R for none), by a relation.
     parents: jax.Array  # i32 [B, K, R]
@@ -162,6 +173,7 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     stats = [column_stats for found in metadata for column_stats in _column_stats(found)]
     means = np.array([column_stats.get("mean_us", 0.0) for column_stats in stats])
     deviations = np.array([column_stats.get("std_us", 0.0) for column_stats in stats])
+    column_counts = [len(vectors) for vectors in column_vectors]
     days = np.floor(means / _DAY_MICROSECONDS)
     beyond = np.zeros((target_categories, column_vectors[0].shape[1]), np.float16)
     tables = Tables(
@@ -175,12 +187,26 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
         np.divide(
             _DAY_MICROSECONDS, deviations, out=np.zeros_like(means), where=deviations > 0
         ).astype(np.float32),
-    )
+        np.array([column_stats.get("cat_emb_start", 0) for column_stats in stats], np.int32)
+        + np.repeat(np.array(vocabulary.category_starts, np.int32), column_counts),
+        np.array([_known_categories(column_stats) for column_stats in stats], np.int32),
+        np.concatenate([
+            np.where(of_store < 0, -1, of_store + start)
+            for of_store, start in zip(
+                map(_sources, metadata), vocabulary.column_starts, strict=True
+            )
+        ]).astype(np.int32),
+    )  # fmt: skip
     return vocabulary, tables
 
 
-def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 0) -> Batch:
-    """Returns the sampler's compact batch of a store in the form of `Batch`; copies little."""
+def from_sampler(
+    batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 0, *, with_masks: bool = False
+) -> Batch:
+    """Returns the sampler's compact batch of a store in the form of `Batch`; copies little.
+
+    Without masks all cells of a context are there to be seen, but for the target.
+    """
     days, milliseconds = _split_time(batch["timestamp_us"])
     observed = batch["obs_time"]
     has_time = observed != _NO_TIME
@@ -194,6 +220,7 @@ def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int
     relation_start = vocabulary.relation_starts[store]
     has_row_time = batch["row_time"] != _ALWAYS_VISIBLE
     row_days, row_milliseconds = _split_time(np.where(has_row_time, batch["row_time"], 0))
+    nothing = np.zeros((len(observed), 0), np.uint16)
     return Batch(
         types=batch["semantic_types"],
         columns=_shifted(batch["column_ids"], vocabulary.column_starts[store]),
@@ -214,6 +241,7 @@ def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int
         row_relations=_shifted(batch["row_relation"], relation_start),
         row_directions=batch["row_direction"],
         target_position=batch["target_pos"],
+        masked=batch.get("masked_pos", nothing) if with_masks else nothing,
         weights=batch["seq_weight"],
         observed_days=np.where(has_time, observed_days, np.int32(NO_DAY)),
         observed_milliseconds=observed_milliseconds,
@@ -248,11 +276,32 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
         texts=jnp.asarray(batch.texts),
         is_null=batch.is_null.astype(bool),
         is_target=positions == jnp.asarray(batch.target_position)[:, None],
+        is_masked=_masked(batch, tables),
         is_padding=batch.is_padding.astype(bool),
         parents=parents,
         relations=relations,
         row_features=jnp.take_along_axis(_row_features(batch), rows[..., None], axis=1),
     )
+
+
+def _masked(batch: Batch, tables: Tables) -> jax.Array:
+    """Returns bool [B, S]: the masked cells, and those that are made of values of their columns.
+
+    The mean over a few rows, or over one, would tell the value that is masked in one of them.
+    """
+    shape = batch.columns.shape
+    if not batch.masked.shape[1]:
+        return jnp.zeros(shape, bool)
+
+    def of_context(columns: jax.Array, masked: jax.Array) -> jax.Array:
+        is_masked = jnp.zeros(shape[1:], bool).at[masked].set(True, mode="drop")
+        # A column of none is beyond the last.
+        of_cells = jnp.where(is_masked, columns, len(tables.sources))
+        columns_of_masked = jnp.zeros(len(tables.sources), bool).at[of_cells].set(True, mode="drop")
+        sources = tables.sources[columns]
+        return is_masked | ((sources >= 0) & columns_of_masked[sources])
+
+    return jax.vmap(of_context)(jnp.asarray(batch.columns), batch.masked.astype(jnp.int32))
 
 
 def _references(batch: Batch, row_count: int) -> tuple[jax.Array, jax.Array]:
@@ -366,6 +415,33 @@ def _column_stats(metadata: Mapping[str, Any]) -> list[Stats]:
             column = task["target"]["derived"]["column"]
             found[column["index"]] = column["stats"]
     return [found.get(index, {}) for index in range(metadata["embedding"]["column_count"])]
+
+
+def _known_categories(stats: Stats) -> int:
+    """Returns how many categories of a column training knew; later ones follow them."""
+    return int(stats.get("known_count", stats.get("cat_emb_count", 0)))
+
+
+def _sources(metadata: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+    """Returns for each column of a store the column of which its values are made, -1 for none."""
+    tables, relations = metadata["tables"], metadata["relations"]
+    found = np.full(metadata["embedding"]["column_count"], -1)
+
+    def index_of(table: int, column: int) -> int:
+        return int(tables[table]["columns"][column]["index"])
+
+    for aggregate in metadata["aggregates"]:
+        if isinstance(aggregate["value"], Mapping):
+            child = relations[aggregate["relation"]]["child"]
+            source = index_of(child, aggregate["value"]["mean"]["column"])
+            found[aggregate["index"]] = source
+    for summary in metadata.get("summaries", ()):
+        named = {tables[summary["of"]]["columns"][at]["name"]: at for at in summary["columns"]}
+        for column in tables[summary["table"]]["columns"]:
+            at = named.get(column["name"].rpartition(": ")[0])
+            if at is not None:
+                found[column["index"]] = index_of(summary["of"], at)
+    return found
 
 
 def target_stats(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Stats:

@@ -61,8 +61,19 @@ class Data:
     stores: tuple[str, ...] = ()
     # Tasks as "task" or "database/task"; default: all tasks of the stores.
     tasks: tuple[str, ...] = ()
-    # How often each of `tasks` is trained on; default: equally often.
+    # How often each of `tasks` and then of `pools` is trained on; default: equally often.
     task_weights: tuple[float, ...] = ()
+    # Tables whose rows are seeds without a target, to pretrain on masked cells, each with the time
+    # at which its rows are observed, "" for the own time of each row: { orders = "" }. With pools,
+    # only the named `tasks` are served.
+    pools: Mapping[str, str] = field(default_factory=dict)
+    # The share of the cells to mask in training, which the model learns to predict, beside the
+    # target; 0 masks none.
+    mask_share: float = 0.0
+    # The most masked cells of a context; 0: what a context exceeds once in some 30,000 times.
+    mask_most: int = 0
+    # Mask texts, too.
+    mask_texts: bool = True
     # The contexts of a step, over all processes.
     batch_size: int = 32
     # The cells of a context, with padding.
@@ -119,6 +130,8 @@ class Optimizer:
     # Evaluate and predict with a running mean of the parameters: each step keeps this share of the
     # mean. 0: no mean, the parameters themselves.
     mean_share: float = 0.0
+    # What the mean loss of the masked cells counts, beside the loss of the target.
+    mask_weight: float = 1.0
     # Training ends after this many evaluations without a better mean validation loss; 0: never.
     patience: int = 0
     # The random seed of the initial parameters.
@@ -252,6 +265,12 @@ def changed(config: Config, settings: Sequence[str]) -> Config:
         ConfigError: A key is unknown, or a value is not valid.
     """
     return _changed(config.to_dict(), settings, is_written=False)
+
+
+def without_masks(data: Data) -> Data:
+    """Returns the settings of the tasks alone, without pools and masked cells."""
+    defaults = {name: getattr(Data(), name) for name in ("mask_share", "mask_most", "mask_texts")}
+    return dataclasses.replace(data, pools={}, **defaults)
 
 
 def check_walk(data: Data) -> None:
@@ -437,7 +456,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
                         f"expected quotes around names with a dot in {name}: {{ {example} = 1 }}"
                     )
             return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
-        kind_name = 'a table such as { "a.b" = 1 }'
+        example = '{ "a.b" = 1 }' if arguments[1] is int else '{ a = "2024-06-01", b = "" }'
+        kind_name = f"a table such as {example}"
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ConfigError(f"expected a finite number for {name}, found {value}")
@@ -464,11 +484,11 @@ def _check(config: Config) -> None:
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
         "data": {
             "batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1,
-            "staleness_days": 0,
+            "staleness_days": 0, "mask_share": 0, "mask_most": 0,
         },
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
-            "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "patience": 0,
+            "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "mask_weight": 0, "patience": 0,
         },
         "run": {
             "evaluate_every": 0, "evaluate_batches": 0, "checkpoint_every": 1, "keep": 1,
@@ -504,16 +524,52 @@ def _check(config: Config) -> None:
             f"expected a model.width that model.heads divides, found {model.width} and "
             f"{model.heads}"
         )
-    if data.visible_until:
-        try:
-            micros(data.visible_until)
-        except headwater.InvalidArgument as error:
-            raise ConfigError(f"data.visible_until: {error}") from None
-    if data.task_weights and len(data.task_weights) != len(data.tasks):
+    _check_time("data.visible_until", data.visible_until)
+    for table, time in data.pools.items():
+        _check_time(f"data.pools[{table!r}]", time)
+    _check_masks(config)
+    if data.task_weights and len(data.task_weights) != len(data.tasks) + len(data.pools):
+        pools = f", {len(data.pools)} pools" if data.pools else ""
         raise ConfigError(
             f"expected one weight in data.task_weights per task in data.tasks, found "
-            f"{len(data.tasks)} tasks and {len(data.task_weights)} weights"
+            f"{len(data.tasks)} tasks{pools} and {len(data.task_weights)} weights"
         )
+
+
+def _check_time(name: str, time: str) -> None:
+    if time:
+        try:
+            micros(time)
+        except headwater.InvalidArgument as error:
+            raise ConfigError(f"{name}: {error}") from None
+
+
+def _check_masks(config: Config) -> None:
+    """Refuses masks of all cells, pools without masks, and settings of masks without masks."""
+    data, weight = config.data, config.optimizer.mask_weight
+    if data.mask_share >= 1:
+        raise ConfigError(
+            f"expected less than 1 for data.mask_share, found {data.mask_share}: nothing would be "
+            "left to predict from; 0.15 masks about every seventh cell"
+        )
+    if data.mask_share:
+        return
+    if data.pools:
+        raise ConfigError(
+            "expected a data.mask_share above 0 with data.pools, whose rows have no target to "
+            "learn, found 0; set data.mask_share=0.15, or leave data.pools out"
+        )
+    unused = {
+        "data.mask_most": (data.mask_most, Data.mask_most),
+        "data.mask_texts": (data.mask_texts, Data.mask_texts),
+        "optimizer.mask_weight": (weight, Optimizer.mask_weight),
+    }
+    for name, (found, default) in unused.items():
+        if found != default:
+            raise ConfigError(
+                f"expected no {name}, because data.mask_share is 0, found {toml_value(found)}; "
+                "leave it out, or set data.mask_share"
+            )
 
 
 def toml_value(value: Any) -> str:

@@ -85,7 +85,7 @@ def resolve(
         return settings
     advice = advise(settings, stores)
     wanted = decide(advice)
-    reasons = "; ".join(f"{of.task}: {of.reason}" for of in advice)
+    reasons = "; ".join(f"{of.task}: {of.reason}" for of in advice) or "there is no task"
     if is_leader and own == "auto":
         print(f"confluence: model.epochs = {_toml(wanted)}: {reasons}", file=sys.stderr)
     elif is_leader and own != wanted:

@@ -22,6 +22,7 @@ from confluence.batch import (
     target_stats,
 )
 from confluence.feed import DeviceTransfer
+from confluence.masked import is_pool
 from confluence.step import Program
 
 
@@ -85,7 +86,7 @@ _KINDS = {
 
 
 def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Task]:
-    """Returns the tasks of a sampler, in the order of their numbers.
+    """Returns the tasks of a sampler, in the order of their numbers; pools, which follow, are none.
 
     Raises:
         ConfigError: No head predicts the type of a task's target, or training knows none of its
@@ -95,6 +96,8 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
     metadata = [store.metadata() for store in stores]
     databases = [store_metadata["database"] for store_metadata in metadata]
     for name in names:
+        if is_pool(name):
+            continue
         database, _, short = name.partition("/")
         store = databases.index(database)
         task = next(t for t in metadata[store]["tasks"] if t["name"] == short)

@@ -36,14 +36,15 @@ class DeviceTransfer:
     def __init__(
         self, vocabulary: Vocabulary, stores: Sequence[int], layout: Layout, rank: int
     ) -> None:
-        """`stores` has the number of each task's store."""
+        """`stores` has the number of the store of each task and pool."""
         self._vocabulary, self._stores = vocabulary, tuple(stores)
         self._layout, self._rank = layout, rank
 
-    def to_device(self, batch: HostBatch) -> Batch:
-        """Returns a batch of the sampler on the device."""
+    def to_device(self, batch: HostBatch, *, with_masks: bool = False) -> Batch:
+        """Returns a batch of the sampler on the device, with masks or with all cells to be seen."""
         store = self._stores[batch["task_idx"][0]]
-        return self._layout.to_devices(from_sampler(batch, self._vocabulary, store, self._rank))
+        compact = from_sampler(batch, self._vocabulary, store, self._rank, with_masks=with_masks)
+        return self._layout.to_devices(compact)
 
 
 class Feed:
@@ -85,7 +86,7 @@ class Feed:
     def _make(self) -> FedBatch:
         batch, cursor = self._sampler.next_batch("train")
         start = time.perf_counter()
-        on_device = self._transfer.to_device(batch)
+        on_device = self._transfer.to_device(batch, with_masks=True)
         return FedBatch(
             batch=on_device,
             cursor=cursor.encode(),
@@ -99,7 +100,7 @@ class Feed:
 # The settings of [data] that `headwater.Sampler` knows by the same name, and by another one.
 _SAME_NAME = (
     "max_rows", "child_widths", "aggregates", "walk", "seed", "split_seed", "split_ratios",
-    "staleness_days", "texts",
+    "staleness_days", "texts", "mask_share",
 )  # fmt: skip
 _OTHER_NAME = {"sequence_length": "default_sequence_length"}
 # Those that only one walk uses: the sampler refuses others, even with their defaults.
@@ -137,6 +138,10 @@ def open_sampler(
         "default_batch_size": batch_size,
         "tasks": list(data.tasks) or None,
         "task_weights": list(data.task_weights) or None,
+        "pools": {table: time or None for table, time in data.pools.items()},
+        # Without masks, the sampler takes no other setting of them.
+        "mask_most": data.mask_most or None,
+        "mask_texts": data.mask_texts if data.mask_share else None,
         # A single shape, so that the step is compiled once.
         "text_buckets": [batch_size * data.sequence_length] if data.texts == "batch" else None,
         "num_prefetch": run.prefetch,

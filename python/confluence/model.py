@@ -1,4 +1,4 @@
-"""The relational transformer: reads the cells of a context, predicts one of them.
+"""The relational transformer: reads the cells of a context, predicts one of them, or several.
 
 Parameters are a plain tree of float32 arrays; every function here is pure. Matrices are multiplied
 in the compute type; norms, softmax and logits are float32.
@@ -56,17 +56,31 @@ _ATTENTION: Mapping[str, Callable[[Cells], Attention]] = {"dense": Dense, "struc
 
 
 class Predictions(NamedTuple):
-    """The prediction of each head for the target of each context, in float32."""
+    """The prediction of each head in float32: [B] for targets, [B, M] for masked cells."""
 
-    null: jax.Array  # [B], the logit of NULL
-    numerical: jax.Array  # [B], z-score
-    boolean: jax.Array  # [B], logit
-    timestamp: jax.Array  # [B, 15]
-    categories: jax.Array  # [B, K], logits
+    null: jax.Array  # the logit of NULL
+    numerical: jax.Array  # z-score
+    boolean: jax.Array  # logit
+    timestamp: jax.Array  # [..., 15]
+    # Logits [..., K]: of a target those of its column, of a masked cell those of all columns.
+    categories: jax.Array
 
 
-def initial_params(settings: config.Model, text_width: int, seed: int) -> Params:
-    """Returns initial parameters for vectors of columns, categories and texts of `text_width`."""
+class Masked(NamedTuple):
+    """The predictions for the masked cells of each context."""
+
+    heads: Predictions
+    # f32 [B, M, D_t], the vector of a text; None for a model that learns none.
+    texts: jax.Array | None
+
+
+def initial_params(
+    settings: config.Model, text_width: int, seed: int, *, with_texts: bool = False
+) -> Params:
+    """Returns initial parameters for vectors of columns, categories and texts of `text_width`.
+
+    Only models that predict masked texts have a head for texts: no target is a text.
+    """
     draw = _Initializer(seed)
     width, hidden, layers = settings.width, settings.hidden, settings.layers
     blocks, heads = (layers, WAYS), settings.heads
@@ -123,6 +137,9 @@ def initial_params(settings: config.Model, text_width: int, seed: int) -> Params
         "key_scale": jnp.zeros((*ways, heads)),
         "value": jnp.zeros((*ways, width, width)),
     }
+    if with_texts:
+        # Drawn last, so that all others are the same without it.
+        params["heads"]["text"] = draw.linear(width, text_width)
     return params
 
 
@@ -130,21 +147,65 @@ def predict(
     params: Params, batch: Batch, tables: Tables, settings: config.Model, shape: Shape
 ) -> Predictions:
     """Returns the predictions of all heads for each context's target."""
+    at = jnp.asarray(batch.target_position)[:, None]
+    outputs = _outputs(params, batch, tables, settings, shape, at)
+    # Taken out before the norm, which keeps the bits of the losses that earlier versions had.
+    target = rms_norm(outputs[:, 0], params["norm"])
+    return _target_heads(params, target, batch, tables, shape)
+
+
+def predict_masked(
+    params: Params, batch: Batch, tables: Tables, settings: config.Model, shape: Shape
+) -> tuple[Predictions, Masked]:
+    """Returns the predictions for each context's target, and those for its masked cells.
+
+    Both mean nothing where there is none: a row of a pool has no target.
+    """
+    masked = jnp.minimum(batch.masked.astype(jnp.int32), batch.types.shape[1] - 1)
+    target = jnp.maximum(jnp.asarray(batch.target_position), 0)
+    at = jnp.concatenate([target[:, None], masked], axis=1)
+    outputs = rms_norm(_outputs(params, batch, tables, settings, shape, at), params["norm"])
+    of_target = _target_heads(params, outputs[:, 0], batch, tables, shape)
+    of_masked, heads = outputs[:, 1:], params["heads"]
+    # One product with all categories: to gather those of each cell's column would take D times the
+    # memory, and its gradient would scatter.
+    predictions = _heads(heads, of_masked, _categories(params, tables.categories, shape))
+    texts = None
+    if "text" in heads:
+        texts = _linear(heads["text"], of_masked).astype(jnp.float32)
+    return of_target, Masked(predictions, texts)
+
+
+def _outputs(
+    params: Params,
+    batch: Batch,
+    tables: Tables,
+    settings: config.Model,
+    shape: Shape,
+    at: jax.Array,
+) -> jax.Array:
+    """Returns the output [B, P, D] of the last block for the cells `at` [B, P]."""
     compute = jnp.dtype(shape.compute)
     cells = expand(batch, tables, shape.max_rows)
-    texts = tables.texts if shape.has_texts else batch.text_vectors
+    texts = text_vectors(batch, tables, shape)
     hidden = _encode(params["encoder"], cells, tables, texts, settings, compute)
     relations = _linear(params["encoder"]["relation"], tables.relations.astype(compute))
     relations = rms_norm(relations, params["encoder"]["relation_norm"])
     attention = _ATTENTION[settings.attention](cells)
-    at = jnp.asarray(batch.target_position)
-    target = _blocks(params["blocks"], hidden, relations, attention, cells, at, settings)
-    target = rms_norm(target, params["norm"])
+    return _blocks(params["blocks"], hidden, relations, attention, cells, at, settings)
+
+
+def _target_heads(
+    params: Params, target: jax.Array, batch: Batch, tables: Tables, shape: Shape
+) -> Predictions:
     known = jax.lax.dynamic_slice_in_dim(
         tables.categories, batch.category_start, shape.target_categories
     )
-    categories = _linear(params["encoder"]["categorical"], known.astype(compute))
-    return _heads(params["heads"], target, categories)
+    return _heads(params["heads"], target, _categories(params, known, shape))
+
+
+def _categories(params: Params, vectors: jax.Array, shape: Shape) -> jax.Array:
+    return _linear(params["encoder"]["categorical"], vectors.astype(jnp.dtype(shape.compute)))
 
 
 class Shape(NamedTuple):
@@ -154,6 +215,11 @@ class Shape(NamedTuple):
     target_categories: int
     has_texts: bool
     compute: str
+
+
+def text_vectors(batch: Batch, tables: Tables, shape: Shape) -> jax.Array:
+    """Returns the vectors that the texts of a batch have their places in."""
+    return jnp.asarray(tables.texts if shape.has_texts else batch.text_vectors)
 
 
 def rms_norm(x: jax.Array, gain: jax.Array) -> jax.Array:
@@ -181,7 +247,8 @@ def _encode(
     vectors = {
         name: encoder[name].astype(compute) for name in ("identifier", "boolean", "null", "mask")
     }
-    hidden = cells.is_null | cells.is_target
+    is_mask = cells.is_target | cells.is_masked
+    hidden = cells.is_null | is_mask
 
     def of_type(kind: int, values: jax.Array) -> jax.Array:
         """Returns the values of a type's visible cells, 0 elsewhere: no NaN reaches a gradient."""
@@ -207,7 +274,7 @@ def _encode(
     for kind, encoded in by_type.items():
         value = jnp.where((cells.types == kind)[..., None], encoded, value)
     value = jnp.where(cells.is_null[..., None], vectors["null"], value)
-    value = jnp.where(cells.is_target[..., None], vectors["mask"], value)
+    value = jnp.where(is_mask[..., None], vectors["mask"], value)
     row_features = (
         cells.row_features if settings.ages else cells.row_features.at[..., :AGE_FEATURES].set(0)
     )
@@ -224,7 +291,7 @@ def _blocks(
     at: jax.Array,
     settings: config.Model,
 ) -> jax.Array:
-    """Returns the output [B, D] of all blocks for the cell `at[b]` of each context."""
+    """Returns the output [B, P, D] of all blocks for the cells `at` [B, P] of each context."""
 
     def references(hidden: jax.Array, block: Params) -> jax.Array:
         for way in (OUT, IN):
@@ -246,24 +313,24 @@ def _blocks(
         hidden += _gated(own, hidden, attention(COL, q, k, v, None))
         return feed(hidden, block["feed"]), None
 
-    def block_of_target(hidden: jax.Array, block: Params) -> jax.Array:
+    def block_of_chosen(hidden: jax.Array, block: Params) -> jax.Array:
         """The last block: after its references, other cells are keys and values alone."""
         hidden = references(hidden, block)
         own = _of_way(block["attention"], COL)
-        target = jnp.take_along_axis(hidden, at[:, None, None], axis=1)
-        q, _, _ = _projected(own, target, settings.heads)
+        chosen = jnp.take_along_axis(hidden, at[..., None], axis=1)
+        q, _, _ = _projected(own, chosen, settings.heads)
         _, k, v = _projected(own, hidden, settings.heads)
-        target += _gated(own, target, column_attention(cells, at, q[:, 0], k, v)[:, None])
-        return feed(target, block["feed"])[:, 0]
+        chosen += _gated(own, chosen, column_attention(cells, at, q, k, v))
+        return feed(chosen, block["feed"])
 
     first = jax.tree.map(lambda leaf: leaf[:-1], blocks)
     last = jax.tree.map(lambda leaf: leaf[-1], blocks)
     if settings.rematerialise:
         hidden, _ = jax.lax.scan(jax.checkpoint(block_of_all), hidden, first)
-        return jax.checkpoint(block_of_target)(hidden, last)
+        return jax.checkpoint(block_of_chosen)(hidden, last)
     # Unrolled, so that the backward pass need not gather its inputs from a loop.
     hidden, _ = jax.lax.scan(block_of_all, hidden, first, unroll=max(settings.layers - 1, 1))
-    return block_of_target(hidden, last)
+    return block_of_chosen(hidden, last)
 
 
 def _of_way(params: Params, way: int) -> Params:
@@ -299,22 +366,22 @@ def _gated(own: Params, hidden: jax.Array, attended: jax.Array) -> jax.Array:
     return out * jax.nn.sigmoid(_matmul(rms_norm(hidden, own["norm"]), own["gate"]))
 
 
-def _heads(heads: Params, target: jax.Array, categories: jax.Array) -> Predictions:
+def _heads(heads: Params, outputs: jax.Array, categories: jax.Array) -> Predictions:
     def head(name: str) -> jax.Array:
-        return _linear(heads[name], target).astype(jnp.float32)
+        return _linear(heads[name], outputs).astype(jnp.float32)
 
     scores = jnp.einsum(
-        "bd,kd->bk",
-        _linear(heads["categorical"], target),
+        "...d,kd->...k",
+        _linear(heads["categorical"], outputs),
         categories,
         preferred_element_type=jnp.float32,
     )
     return Predictions(
-        null=head("null")[:, 0],
-        numerical=head("numerical")[:, 0],
-        boolean=head("boolean")[:, 0],
+        null=head("null")[..., 0],
+        numerical=head("numerical")[..., 0],
+        boolean=head("boolean")[..., 0],
         timestamp=head("timestamp"),
-        categories=scores / math.sqrt(target.shape[-1]),
+        categories=scores / math.sqrt(outputs.shape[-1]),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import jax
 
-from confluence import sinks
+from confluence import masked, sinks
 from confluence.assembly import Assembly
 from confluence.feed import FedBatch, Feed
 from confluence.optimizer import Length, learning_rate
@@ -64,7 +64,7 @@ class StepRecorder:
     def __init__(self, parts: Assembly, log: MetricsLog, feed: Feed, skipped: int) -> None:
         # Skipped steps changed nothing, and did not advance the rates either.
         self._skipped = skipped
-        self._settings, self._tasks, self._program = parts.settings, parts.tasks, parts.program
+        self._settings, self._streams, self._program = parts.settings, parts.streams, parts.program
         self._log, self._feed, self._status = log, feed, parts.status
         optimizer = self._settings.optimizer
         length = Length.of(optimizer)
@@ -82,7 +82,7 @@ class StepRecorder:
 
     def record(self, step: int, fed: FedBatch, metrics: StepMetrics) -> None:
         """Records a step and the batch that it trained on."""
-        name = self._tasks[fed.task].name
+        name = self._streams[fed.task]
         self._log.write(
             {
                 "step": step,
@@ -90,6 +90,7 @@ class StepRecorder:
                 "loss": float(metrics.loss),
                 "gradient_norm": float(metrics.gradient_norm),
                 "skipped": int(metrics.skipped),
+                **({} if metrics.masked is None else {"masked": masked.by_name(*metrics.masked)}),
                 **{
                     name: float(rate(step - 1 - self._skipped))
                     for name, rate in self._rates.items()

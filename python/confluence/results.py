@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluence import boosting, calibration, hiding, metrics
+from confluence import boosting, calibration, hiding, masked, metrics
 from confluence.tables import aligned, terminal_width, wrapped
 
 # The entries of a split's record that are not metrics.
@@ -47,6 +47,8 @@ class Results:
         members: The steps of the members whose mean was scored; their own leading metrics are under
             `"members"` of the split.
         periods: If asked for, the metrics of each task and split by the period of the observation.
+        masked: For each task and pool and each split the mean loss at masked cells, and that of
+            each type of cell; empty for a run without masks.
     """
 
     step: int | None
@@ -55,6 +57,7 @@ class Results:
     stopped: Sequence[str] = ()
     members: Sequence[int] = ()
     periods: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    masked: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
     @property
     def remarks(self) -> list[str]:
@@ -89,6 +92,8 @@ class Results:
             content["cpu_seconds"],
             content["stopped"],
             content["members"],
+            # Results of earlier versions have none.
+            masked=_with_nan(content.get("masked", {})),
         )
 
     def with_more(self, other: Results) -> Results | None:
@@ -117,6 +122,7 @@ class Results:
             "cpu_seconds": self.cpu_seconds,
             "remarks": self.remarks,
             "tasks": dict(self.tasks),
+            "masked": dict(self.masked),
         }
 
     def __repr__(self) -> str:
@@ -158,7 +164,8 @@ class Results:
                 seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
                 rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), "", *seconds))
         at = header.index("baselines")
-        return "\n".join([*aligned(wrapped(rows, at, width)), *self.remarks])
+        of_tasks = aligned(wrapped(rows, at, width)) if self.tasks else []
+        return "\n".join([*of_tasks, *masked.table(self.masked), *self.remarks])
 
 
 def _with_nan(content: Any) -> Any:
@@ -294,4 +301,6 @@ def html_table(results: Results) -> str:
     lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
     table = "\n".join(f"<tr>{line}</tr>" for line in lines)
     remarks = "".join(f"<p>{html.escape(line)}</p>\n" for line in results.remarks)
-    return f"{remarks}<table>{_HEADER}\n{table}\n</table>"
+    of_tasks = f"<table>{_HEADER}\n{table}\n</table>" if rows else ""
+    of_masked = html.escape("\n".join(masked.table(results.masked)))
+    return remarks + of_tasks + (f"<pre>{of_masked}</pre>" if of_masked else "")

@@ -111,7 +111,7 @@ class Run:
             f"{store.metadata()['database']}/{task}" for store in stores for task in store.tasks
         ]
         wanted = [name for name in known if name in names or name.partition("/")[2] in names]
-        return wanted if names else known
+        return wanted if names or self.config.data.pools else known
 
     @property
     def report(self) -> Path:

@@ -93,6 +93,7 @@ def evaluate(
         )
         if out is not None:
             answers.write(Path(out), parts, given)
+        masked = parts.masked_results([of.params for of in trained], splits)
         folders = members.folders(Path(run), parts.settings)
         results = Results(
             steps[0] if len(steps) == 1 else None,
@@ -105,9 +106,10 @@ def evaluate(
                 for of in given
                 if by is not None
             },
+            masked,
         )
         if visible_until is None:
-            _add_to_run(Path(run), results, [task.name for task in parts.tasks], folders)
+            _add_to_run(Path(run), results, parts.streams, folders)
         return results
 
 

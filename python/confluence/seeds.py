@@ -69,8 +69,9 @@ def read(
     )
     parts = [empty]
     with open_sampler(
-        settings.data, dataclasses.replace(settings.run, prefetch=0), Processes(),
-        tasks=[task.name], task_weights=None, aggregates="near" if with_cells else "none",
+        config.without_masks(settings.data), dataclasses.replace(settings.run, prefetch=0),
+        Processes(), tasks=[task.name], task_weights=None,
+        aggregates="near" if with_cells else "none",
         default_batch_size=1024, default_sequence_length=max(longest, 2), max_rows=1,
         texts="global", text_buckets=None,
     ) as sampler:  # fmt: skip

@@ -16,10 +16,12 @@ import jax.numpy as jnp
 
 from confluence import config
 from confluence.checkpoint import CheckpointError, Checkpoints
-from confluence.step import State
+from confluence.step import Program, State
 
 # The settings of [model] that change neither the parameters nor what is computed of them.
 _MAY_DIFFER = ("attention", "compute", "rematerialise")
+# The head that only a model of masked texts has: a run may start from one with it or without.
+_TEXT_HEAD = "heads.text."
 
 
 def resolve(settings: config.Config) -> config.Config:
@@ -44,8 +46,10 @@ def resolve(settings: config.Config) -> config.Config:
     return dataclasses.replace(settings, model=model, optimizer=start)
 
 
-def load(settings: config.Config, initial: State) -> State:
+def load(settings: config.Config, program: Program) -> State:
     """Returns the initial state with the parameters of the run to start from.
+
+    A head for texts that only one of the two runs has is left out, or drawn at random.
 
     Raises:
         CheckpointError: The run is gone, has changed, or has parameters that this model cannot use;
@@ -60,18 +64,22 @@ def load(settings: config.Config, initial: State) -> State:
             f"run started from it, found {found} after step {step}: it has changed since; "
             "start another run in another folder"
         )
-    trained = checkpoints.settings(step)
+    trained, initial = checkpoints.settings(step), program.initial()
     differing = _differences(settings.model, trained["model"])
+    shapes = checkpoints.shapes(step)
     if not differing:
-        differing = _other_shapes(initial.params, checkpoints.shapes(step))
+        differing = _other_shapes(initial.params, shapes)
     if differing:
         raise CheckpointError(
             f"expected a model that can start from the parameters of {run}, found differences: "
             f"{'; '.join(differing)}"
         )
     has_mean = trained["optimizer"]["mean_share"] > 0
-    like = initial._replace(mean=initial.params if has_mean else {})
+    like = program.initial(with_texts=any(name.startswith(_TEXT_HEAD) for name in shapes))
+    like = like._replace(mean=like.params if has_mean else {})
     params = checkpoints.read_state(step, like).inference_params
+    heads = initial.params["heads"] | params["heads"]
+    params = params | {"heads": {name: heads[name] for name in initial.params["heads"]}}
     # A copy, since a step consumes the buffers of both.
     mean = jax.tree.map(jnp.copy, params) if initial.mean else {}
     return initial._replace(params=params, mean=mean)
@@ -116,5 +124,5 @@ def _other_shapes(params: Any, theirs: dict[str, tuple[int, ...]]) -> list[str]:
     return [
         f"the parameter {name} has the shape {ours.get(name)}, in that run {theirs.get(name)}"
         for name in {**ours, **theirs}
-        if ours.get(name) != theirs.get(name)
+        if ours.get(name) != theirs.get(name) and not name.startswith(_TEXT_HEAD)
     ]

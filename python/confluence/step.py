@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from confluence import config, loss, model
-from confluence.batch import Batch, Tables, Vocabulary, expand
+from confluence.batch import NO_TARGET, Batch, Tables, Vocabulary, expand
 from confluence.optimizer import Length, optimizer
 from confluence.parallel import Layout
 
@@ -41,6 +41,8 @@ class StepMetrics(NamedTuple):
     skipped: jax.Array
     # Whether a signal asked any process to stop.
     stop_requested: jax.Array
+    # The losses of the masked cells, if cells are masked.
+    masked: loss.ByType | None
 
 
 class Outputs(NamedTuple):
@@ -76,6 +78,8 @@ class Program:
             has_texts=vocabulary.has_texts,
             compute=compute_type(settings.model.compute),
         )
+        masks = settings.data.mask_share > 0
+        self._learns_texts = masks and settings.data.mask_texts
         replicated, batch = layout.replicated, layout.batch
         self._step = jax.jit(
             self._train,
@@ -86,10 +90,20 @@ class Program:
         self._predict = jax.jit(
             self._outputs, in_shardings=(replicated, batch, replicated), out_shardings=replicated
         )
+        self._score_masked = jax.jit(
+            lambda *given: self._masked(*given)[1],
+            in_shardings=(replicated, batch, replicated),
+            out_shardings=replicated,
+        )
 
-    def initial(self) -> State:
-        """Returns the state before the first step."""
-        make = jax.jit(self._initial, out_shardings=self._layout.replicated)
+    def initial(self, *, with_texts: bool | None = None) -> State:
+        """Returns the state before the first step.
+
+        `with_texts` is whether the model has a head for texts; by default as the settings say.
+        """
+        if with_texts is None:
+            with_texts = self._learns_texts
+        make = jax.jit(partial(self._initial, with_texts), out_shardings=self._layout.replicated)
         return make()
 
     def step(self, state: State, batch: Batch, stop: jax.Array) -> tuple[State, StepMetrics]:
@@ -104,14 +118,21 @@ class Program:
         """Returns the predictions of a global batch, on all processes."""
         return self._predict(params, batch, self._tables)
 
+    def score_masked(self, params: Any, batch: Batch) -> loss.ByType:
+        """Returns the losses of the masked cells of a global batch, on all processes."""
+        return self._score_masked(params, batch, self._tables)
+
     @property
     def compiled_steps(self) -> int:
         """The number of batch shapes that the step was compiled for."""
         return self._step._cache_size()  # type: ignore[attr-defined]
 
-    def _initial(self) -> State:
+    def _initial(self, with_texts: bool) -> State:
         params = model.initial_params(
-            self._settings.model, self._text_width, self._settings.optimizer.seed
+            self._settings.model,
+            self._text_width,
+            self._settings.optimizer.seed,
+            with_texts=with_texts,
         )
         zero = jnp.zeros((), jnp.int32)
         mean = params if self._settings.optimizer.mean_share else {}
@@ -121,7 +142,8 @@ class Program:
     def _train(
         self, state: State, batch: Batch, stop: jax.Array, tables: Tables, length: Length
     ) -> tuple[State, StepMetrics]:
-        cost, gradients = jax.value_and_grad(self._loss)(state.params, batch, tables)
+        of_params = jax.value_and_grad(self._loss, has_aux=True)
+        (cost, masked), gradients = of_params(state.params, batch, tables)
         norm = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(norm) & jnp.isfinite(cost)
         made = optimizer(self._settings.optimizer, length)
@@ -132,7 +154,7 @@ class Program:
         before = (state.params, state.optimizer, state.mean)
         params, changed, mean = jax.tree.map(choose, after, before)
         skipped = state.skipped + (1 - is_finite)
-        metrics = StepMetrics(cost, norm, skipped, jnp.max(stop))
+        metrics = StepMetrics(cost, norm, skipped, jnp.max(stop), masked)
         return State(params, changed, state.step + 1, skipped, mean), metrics
 
     def _mean(self, state: State, params: Any) -> Any:
@@ -142,10 +164,33 @@ class Program:
         after = params if state.mean else {}
         return jax.tree.map(lambda old, new: share * old + (1 - share) * new, state.mean, after)
 
-    def _loss(self, params: Any, batch: Batch, tables: Tables) -> jax.Array:
-        predictions = model.predict(params, batch, tables, self._settings.model, self.shape)
+    def _loss(
+        self, params: Any, batch: Batch, tables: Tables
+    ) -> tuple[jax.Array, loss.ByType | None]:
+        """Returns the loss of a batch, and of its masked cells if there are some."""
+        if not batch.masked.shape[1]:
+            predictions = model.predict(params, batch, tables, self._settings.model, self.shape)
+            return self._target_loss(predictions, batch, tables), None
+        predictions, masked = self._masked(params, batch, tables)
+        of_target = self._target_loss(predictions, batch, tables)
+        of_target = jnp.where(batch.target_type == NO_TARGET, 0, of_target)
+        return of_target + self._settings.optimizer.mask_weight * masked.mean, masked
+
+    def _target_loss(
+        self, predictions: model.Predictions, batch: Batch, tables: Tables
+    ) -> jax.Array:
         labels = loss.labels(expand(batch, tables, self.shape.max_rows), batch)
         return loss.weighted_mean(loss.context_losses(predictions, labels, batch), batch.weights)
+
+    def _masked(
+        self, params: Any, batch: Batch, tables: Tables
+    ) -> tuple[model.Predictions, loss.ByType]:
+        """Returns the predictions of the targets, and the losses of the masked cells."""
+        settings, shape = self._settings.model, self.shape
+        predictions, masked = model.predict_masked(params, batch, tables, settings, shape)
+        cells = expand(batch, tables, shape.max_rows)
+        texts = model.text_vectors(batch, tables, shape)
+        return predictions, loss.masked_losses(masked, cells, batch, tables, texts)
 
     def _outputs(self, params: Any, batch: Batch, tables: Tables) -> Outputs:
         predictions = model.predict(params, batch, tables, self._settings.model, self.shape)

@@ -50,6 +50,9 @@ def vocabulary_and_tables() -> tuple[Vocabulary, Tables]:
         mean_days=np.full(_COLUMN_COUNT, 19_000, np.int32),
         mean_milliseconds=np.zeros(_COLUMN_COUNT, np.int32),
         per_deviation=np.full(_COLUMN_COUNT, 1 / _SPREAD_DAYS, np.float32),
+        category_starts=np.zeros(_COLUMN_COUNT, np.int32),
+        category_counts=np.full(_COLUMN_COUNT, _CATEGORIES, np.int32),
+        sources=np.full(_COLUMN_COUNT, -1, np.int32),
     )
     return Vocabulary((0,), (0,), (0,), (0,), target_categories, has_texts=True), tables
 
@@ -108,6 +111,7 @@ def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Ba
         row_relations=np.zeros(of_rows.shape, np.int32),
         row_directions=np.where(of_rows > 0, np.where(of_rows == 1, 1, 2), 0).astype(np.uint8),
         target_position=np.zeros(count, np.int32),
+        masked=np.zeros((count, 0), np.uint16),
         weights=np.ones(count, np.float32),
         observed_days=np.full(count, 21_000, np.int32),
         observed_milliseconds=np.zeros(count, np.int32),

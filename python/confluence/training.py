@@ -158,6 +158,9 @@ def _average_members(
             after_batch=after_batch,
             with_boosting=settings.run.boosting and is_leader,
         )
+        masked = parts.masked_results(
+            [of.params for of in trained], ("val", "test"), after_batch=after_batch
+        )
         folders = members.folders(out, settings) if is_leader else []
         results = Results(
             None,
@@ -165,6 +168,7 @@ def _average_members(
             report.training_cpu_seconds(folders),
             report.early_stops(folders),
             [of.step for of in trained],
+            masked=masked,
         )
         if is_leader:
             _write_results(parts, out, folders, results)
@@ -173,10 +177,9 @@ def _average_members(
 
 def _write_results(parts: Assembly, out: Path, folders: Sequence[Path], results: Results) -> None:
     """Writes the report, with a context of each task, and last the results: the run has ended."""
-    tasks = [task.name for task in parts.tasks]
-    for task, page in report.context_pages(tasks).items():
-        parts.sampler.render_context(task, 0, out / page)
-    report.write(out, results, tasks, folders)
+    for stream, page in report.context_pages(parts.streams).items():
+        parts.sampler.render_context(stream, 0, out / page)
+    report.write(out, results, parts.streams, folders)
     run_folder.write_json(out / "results.json", results.to_dict())
 
 
@@ -237,7 +240,7 @@ class _Trainer:
         self._writer = Writer(folder, self._settings.run.keep)
         open_resources.callback(self._writer.close)
         if self._first_step == 0 and self._settings.optimizer.start_from:
-            self._state = starting.load(self._settings, self._state)
+            self._state = starting.load(self._settings, self._program)
         is_leader = self._is_leader
         other_sinks = sinks.open_sinks(self._settings, out, self._first_step) if is_leader else []
         self._log = MetricsLog(
@@ -319,21 +322,30 @@ class _Trainer:
         )
 
     def _evaluate(self, step: int, cursor: bytes) -> None:
-        """Scores the validation split of all tasks; saves the state with their mean loss."""
-        losses = []
+        """Scores the validation split; saves the state with the mean loss of the tasks.
+
+        A run of pools alone has the mean loss of their masked cells in its place.
+        """
+        models = [self._state.inference_params]
+        limits: dict[str, Any] = {
+            "batch_limit": self._settings.run.evaluate_batches,
+            "after_batch": self._stop_in_evaluation,
+        }
+        found: dict[str, dict[str, Any]] = {}
         for task in self._parts.tasks:
-            (scores,) = self._parts.score(
-                [self._state.inference_params],
-                "val",
-                task,
-                batch_limit=self._settings.run.evaluate_batches,
-                after_batch=self._stop_in_evaluation,
-            )
+            (scores,) = self._parts.score(models, "val", task, **limits)
             if scores.seeds:
-                losses.append(scores.loss)
-                self._log.write(
-                    {"step": step, "split": "val", "task": task.name, **scores.record()}
-                )
+                found[task.name] = scores.record()
+        of_tasks = [record["loss"] for record in found.values()]
+        if self._settings.data.mask_share:
+            for stream in self._parts.streams:
+                masked = self._parts.score_masked(models, "val", stream, **limits)
+                if masked["cells"]:
+                    record = found.setdefault(stream, {"loss": masked["loss"]})
+                    record["masked"] = masked
+        losses = of_tasks or [record["loss"] for record in found.values()]
+        for stream, record in found.items():
+            self._log.write({"step": step, "split": "val", "task": stream, **record})
         if step:
             loss = _mean_of_finite(losses)
             self._validation = self._validation.after(step, loss)
@@ -359,10 +371,19 @@ class _Trainer:
             after_batch=self._stop_in_evaluation,
             with_boosting=self._settings.run.boosting and self._is_leader,
         )
+        masked = self._parts.masked_results(
+            [found.state.inference_params],
+            ("val", "test"),
+            after_batch=self._stop_in_evaluation,
+        )
         # The log is the leader's.
         folders = [self._out] if self._is_leader else []
         return Results(
-            found.step, tasks, report.training_cpu_seconds(folders), self._early_stop(), []
+            found.step,
+            tasks,
+            report.training_cpu_seconds(folders),
+            self._early_stop(),
+            masked=masked,
         )
 
     def _early_stop(self) -> list[str]:

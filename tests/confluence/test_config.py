@@ -40,6 +40,18 @@ from headwater import _headwater
         ),
         (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
+        (
+            ["data.mask_share=0.1", "data.pools={ a = '' }", "data.task_weights=[1.0, 2.0]"],
+            "found 0 tasks, 1 pools and 2 weights",
+        ),
+        (["data.mask_share=-0.1"], "expected at least 0 for data.mask_share, found -0.1"),
+        (["data.mask_share=1.0"], "expected less than 1 for data.mask_share, found 1.0: nothing"),
+        (["data.mask_most=3"], "expected no data.mask_most, because data.mask_share is 0, found 3"),
+        (["data.mask_texts=false"], "expected no data.mask_texts, because data.mask_share is 0"),
+        (["optimizer.mask_weight=0.5"], "expected no optimizer.mask_weight, because data.mask_sh"),
+        (["data.pools={ orders = '' }"], "expected a data.mask_share above 0 with data.pools"),
+        (["data.mask_share=0.1", "data.pools={ a = 'x' }"], "data.pools['a']: expected an obser"),
+        (["data.pools=['a']"], 'expected a table such as { a = "2024-06-01", b = "" } for dat'),
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' for run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 for optimizer.muon_rate, found -1.0"),
         (["optimizer.muon_rate=x"], "expected a number for optimizer.muon_rate, found 'x'"),
@@ -214,6 +226,10 @@ OTHER_DATA = {
     "split_seed": {"split_seed": 124},
     "split_ratios": {"split_ratios": (0.7, 0.1, 0.2)},
     "texts": {"texts": "batch"},
+    "pools": {"mask_share": 0.5, "pools": {"orders": ""}},
+    "mask_share": {"mask_share": 0.5},
+    "mask_most": {"mask_share": 0.5, "mask_most": 3},
+    "mask_texts": {"mask_share": 0.5, "mask_texts": False},
 }
 
 
@@ -224,6 +240,7 @@ def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
         max_rows=12, child_width=3,
     )  # fmt: skip
     breadth = dataclasses.replace(base, walk="breadth", child_width=16)
+    masks = dataclasses.replace(base, mask_share=0.5)
     source = demo_store.parent / "data"
     headwater.prepare(source, source / "schema.toml", tmp_path / "other", dimension=16)
     others = OTHER_DATA | {"stores": {"stores": (str(tmp_path / "other"),)}}
@@ -234,11 +251,14 @@ def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
             form = {name: of.shape for name, of in sampler.next_train_batch().items()}
             return headwater.Cursor.decode(sampler.cursor()).fingerprint, form
 
-    plans = {walk: sampled(data) for walk, data in (("priority", base), ("breadth", breadth))}
+    # What a setting is compared with, if it needs another one.
+    needs = {"max_hops": breadth, "budget": breadth, "pools": masks, "mask_most": masks,
+             "mask_texts": masks}  # fmt: skip
+    plans = {data: sampled(of) for data, of in enumerate((base, breadth, masks))}
     for name, changes in others.items():
         is_breadth = changes.get("walk") == "breadth"
         fingerprint, form = sampled(dataclasses.replace(breadth if is_breadth else base, **changes))
-        plain, usual = plans["breadth" if name in ("max_hops", "budget") else "priority"]
+        plain, usual = plans[(base, breadth, masks).index(needs.get(name, base))]
         if name in ("batch_size", "texts"):
             assert form != usual, name
         else:

@@ -62,7 +62,8 @@ def test_a_feed_makes_no_more_ahead_than_it_may(parts):
     taken = []
 
     class Counting:
-        def to_device(self, host):
+        def to_device(self, host, *, with_masks):
+            assert with_masks
             taken.append(host)
             return len(taken)
 

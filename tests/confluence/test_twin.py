@@ -1,6 +1,7 @@
 """The model against its twin in plain NumPy, and changes of the model that the twin notices."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -62,9 +63,24 @@ def wild_batch():
     ), vectors  # fmt: skip
 
 
+def with_masks(one, tables):
+    """Returns the batch with masked cells, and tables with a column that is made of another."""
+    draws = np.random.default_rng(5)
+    may_be = (one.is_null == 0) & (one.is_padding == 0) & (one.types > twin.IDENTIFIER)
+    may_be[np.arange(len(may_be)), one.target_position] = False
+    masked = np.full((len(may_be), 9), 65535, np.uint16)
+    for b, of in enumerate(may_be):
+        places = draws.permutation(np.flatnonzero(of))[: 9 - 2 * b]
+        masked[b, : len(places)] = np.sort(places)
+    sources = tables.sources.copy()
+    sources[7] = 3
+    return one._replace(masked=masked), tables._replace(sources=sources)
+
+
 def some_params(settings, text_width):
     """Returns parameters none of which is zero, and of which some scales are beyond their limit."""
-    params = jax.jit(model.initial_params, static_argnums=(0, 1, 2))(settings, text_width, 0)
+    made = functools.partial(model.initial_params, with_texts=True)
+    params = jax.jit(made, static_argnums=(0, 1, 2))(settings, text_width, 0)
     draws = np.random.default_rng(3)
     params = jax.tree.map(
         lambda of: np.array(of + 0.2 * draws.standard_normal(of.shape), np.float32), params
@@ -74,11 +90,14 @@ def some_params(settings, text_width):
     return params
 
 
-def predicted(one, tables, params, settings):
+def compiled(predict, one, settings):
+    """Returns a function of the model, compiled anew each time, since tests change parts of it."""
     shape = model.Shape(one.row_days.shape[1], 32, has_texts=True, compute="float32")
-    # Compiled anew each time, since tests change parts of the model.
-    compiled = jax.jit(lambda p, b, t: model.predict(p, b, t, settings, shape))
-    return compiled(params, one, tables)._asdict()
+    return jax.jit(lambda p, b, t: predict(p, b, t, settings, shape))
+
+
+def predicted(one, tables, params, settings):
+    return compiled(model.predict, one, settings)(params, one, tables)._asdict()
 
 
 def worst_difference(ours, theirs):
@@ -115,6 +134,24 @@ def test_the_model_equals_its_twin(changes, wild):
         params["blocks"] = jax.tree.map(lambda of: of[:1], params["blocks"])
     wanted = twin.predictions(params, one, tables, settings, 32)
     assert worst_difference(predicted(one, tables, params, settings), wanted) < 5e-6
+
+
+@pytest.mark.parametrize("attention", ["dense", "structured"])
+def test_the_model_equals_its_twin_at_masked_cells(attention, wild):
+    one, tables = with_masks(*wild[:2])
+    settings, params = dataclasses.replace(SETTINGS, attention=attention), wild[2]
+    target, masked = compiled(model.predict_masked, one, settings)(params, one, tables)
+    wanted = twin.predictions(params, one, tables, settings, 32)
+    assert worst_difference(target._asdict(), wanted) < 5e-6
+    places = twin.masked_predictions(params, one, tables, settings)
+    assert len(places) == 9 + 7 + 5
+    numbers = [(b, list(one.masked[b]).index(at)) for b, at in places]
+    ours = {
+        name: np.array([of[at] for at in numbers])
+        for name, of in {**masked.heads._asdict(), "texts": masked.texts}.items()
+    }
+    theirs = {name: np.array([of[name] for of in places.values()]) for name in ours}
+    assert worst_difference(ours, theirs) < 5e-6
 
 
 def test_the_model_equals_its_twin_on_a_store(demo_store, tiny_config):

@@ -24,11 +24,38 @@ class Reference(NamedTuple):
 
 def predictions(params, batch, tables, settings, target_categories):
     """Returns the predictions of all heads, by name, for each context of a compact batch."""
-    params = _wide(params)
-    vectors = {
+    params, vectors = _wide(params), _vectors(tables)
+    start = int(batch.category_start)
+    known = vectors["categories"][start : start + target_categories]
+    found = [
+        _heads(params, cells[batch.target_position[b]], known)
+        for b, cells in enumerate(_outputs(params, batch, tables, vectors, settings))
+    ]
+    return {name: np.array([of[name] for of in found]) for name in found[0]}
+
+
+def masked_predictions(params, batch, tables, settings):
+    """Returns the predictions by name, for each masked cell as context and place."""
+    params, vectors = _wide(params), _vectors(tables)
+    cells = _outputs(params, batch, tables, vectors, settings)
+    return {
+        (b, int(at)): _heads(params, cells[b][at], vectors["categories"])
+        | {"texts": _linear(params["heads"]["text"], cells[b][at])}
+        for b, places in enumerate(batch.masked)
+        for at in places
+        if at < batch.types.shape[1]
+    }
+
+
+def _vectors(tables):
+    return {
         name: np.asarray(getattr(tables, name), np.float64)
         for name in ("columns", "relations", "categories", "texts")
     }
+
+
+def _outputs(params, batch, tables, vectors, settings):
+    """Returns all cells of each context after all blocks, normalised."""
     relations = [
         _norm(_linear(params["encoder"]["relation"], of), params["encoder"]["relation_norm"])
         for of in vectors["relations"]
@@ -39,10 +66,9 @@ def predictions(params, batch, tables, settings, target_categories):
             [_cell(params["encoder"], batch, tables, vectors, settings, b, s)
              for s in range(batch.types.shape[1])]
         )  # fmt: skip
-        target = _blocks(params["blocks"], cells, relations, batch, settings, b)
-        found.append(_heads(params, _norm(target, params["norm"]), batch, vectors,
-                            target_categories))  # fmt: skip
-    return {name: np.array([of[name] for of in found]) for name in found[0]}
+        cells = _blocks(params["blocks"], cells, relations, batch, settings, b)
+        found.append([_norm(cell, params["norm"]) for cell in cells])
+    return found
 
 
 def _wide(tree):
@@ -70,7 +96,7 @@ def _sigmoid(x):
 def _cell(encoder, batch, tables, vectors, settings, b, s):
     """Column, value and row of a cell, each encoded, added and normalised."""
     column = _linear(encoder["column"], vectors["columns"][batch.columns[b, s]])
-    if s == batch.target_position[b]:
+    if s == batch.target_position[b] or _is_masked(batch, tables, b, s):
         value = encoder["mask"]
     elif batch.is_null[b, s]:
         value = encoder["null"]
@@ -78,6 +104,13 @@ def _cell(encoder, batch, tables, vectors, settings, b, s):
         value = _value(encoder, batch, tables, vectors, settings, b, s)
     row = _linear(encoder["row"], _row_features(batch, settings, b, batch.rows[b, s]))
     return _norm(column + value + row, encoder["norm"])
+
+
+def _is_masked(batch, tables, b, s):
+    """A masked cell, or one that is made of values of a column with a masked cell."""
+    places = [at for at in batch.masked[b] if at < batch.types.shape[1]]
+    columns = {batch.columns[b, at] for at in places}
+    return s in places or tables.sources[batch.columns[b, s]] in columns
 
 
 def _value(encoder, batch, tables, vectors, settings, b, s):
@@ -138,7 +171,7 @@ def _row_features(batch, settings, b, row):
 
 
 def _blocks(blocks, hidden, relations, batch, settings, b):
-    """Returns the target's cell after all blocks."""
+    """Returns all cells after all blocks."""
     row_count = batch.row_days.shape[1]
     references = [
         Reference(int(child), int(parent), int(relation))
@@ -157,7 +190,7 @@ def _blocks(blocks, hidden, relations, batch, settings, b):
             hidden = hidden + _attention(own, added, hidden, relations, entries[way], settings)
         feed = {name: of[layer] for name, of in blocks["feed"].items()}
         hidden = np.array([x + _swiglu(feed, _norm(x, feed["norm"])) for x in hidden])
-    return hidden[batch.target_position[b]]
+    return hidden
 
 
 def _entries(way, batch, references, b, i):
@@ -222,14 +255,10 @@ def _swiglu(feed, x):
     return (gate * _sigmoid(gate) * (x @ feed["up"])) @ feed["down"]
 
 
-def _heads(params, target, batch, vectors, target_categories):
+def _heads(params, target, categories):
     heads = params["heads"]
     query = _linear(heads["categorical"], target)
-    start = int(batch.category_start)
-    known = [
-        _linear(params["encoder"]["categorical"], vectors["categories"][start + k])
-        for k in range(target_categories)
-    ]
+    known = [_linear(params["encoder"]["categorical"], of) for of in categories]
     return {
         "null": _linear(heads["null"], target)[0],
         "numerical": _linear(heads["numerical"], target)[0],

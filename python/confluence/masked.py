@@ -1,0 +1,105 @@
+"""The score of a model at masked cells: its loss by the type of the cell."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import headwater
+from confluence import config
+from confluence.batch import TYPE_NAMES
+from confluence.feed import DeviceTransfer
+from confluence.step import Program
+from confluence.tables import aligned
+from headwater.sampler import Split
+
+_POOL = "pool:"
+
+
+class Pool(NamedTuple):
+    """A table whose rows are seeds without a target."""
+
+    name: str
+    store: int
+
+
+def is_pool(name: str) -> bool:
+    """Returns whether a name of the sampler is that of a pool, not of a task."""
+    return name.partition("/")[2].startswith(_POOL)
+
+
+def find_pools(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Pool]:
+    """Returns the pools of a sampler, which follow its tasks."""
+    databases = [store.metadata()["database"] for store in stores]
+    return [Pool(name, databases.index(name.partition("/")[0])) for name in names if is_pool(name)]
+
+
+def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
+    """Checks that the texts that may be masked have vectors, which a model could predict.
+
+    Raises:
+        ConfigError: A store has texts without vectors.
+    """
+    if not data.mask_share or not data.mask_texts:
+        return
+    for path, store in zip(data.stores, stores, strict=True):
+        embedding = store.metadata()["embedding"]
+        if embedding["text_count"] and not embedding["text_vectors"]:
+            raise config.ConfigError(
+                f"expected vectors of the texts to predict masked ones, found none in {path}; set "
+                "data.mask_texts=false, or prepare the store with text vectors"
+            )
+
+
+def by_name(sums: Any, counts: Any) -> dict[str, float]:
+    """Returns the mean loss of each type that has masked cells, by the name of the type."""
+    return {
+        name: float(total / count)
+        for name, total, count in zip(TYPE_NAMES, sums, counts, strict=True)
+        if count
+    }
+
+
+def score(
+    program: Program,
+    models: Sequence[Any],
+    sampler: headwater.Sampler,
+    transfer: DeviceTransfer,
+    split: Split,
+    name: str,
+    *,
+    batch_limit: int,
+    after_batch: Callable[[], None],
+) -> dict[str, Any]:
+    """Returns the losses at the masked cells of a split, of a task or a pool, for a line of JSON.
+
+    The masks are those of the first epoch, the same on each call. Several models have the mean of
+    their losses. `batch_limit` takes the first batches alone; 0 takes all.
+    """
+    sums, counts = np.zeros((2, len(TYPE_NAMES)))
+    for batch in itertools.islice(sampler.evaluate(split, [name]), batch_limit or None):
+        on_device = transfer.to_device(batch, with_masks=True)
+        for params in models:
+            of_batch = jax.device_get(program.score_masked(params, on_device))
+            sums, counts = sums + of_batch.sums, counts + of_batch.counts
+        after_batch()
+    cells = int(counts.sum())
+    loss = float(sums.sum() / cells) if cells else float("nan")
+    return {"loss": loss, "cells": cells // len(models), **by_name(sums, counts)}
+
+
+def table(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    """Returns the losses by stream and split, as lines of text; none without masked cells."""
+    if not scores:
+        return []
+    columns = ["loss", *TYPE_NAMES[1:]]
+    rows = [("masked cells of", "split", *columns)]
+    for name, splits in scores.items():
+        for split, found in splits.items():
+            cells = [f"{found[of]:.4f}" if of in found else "-" for of in columns]
+            rows.append((name, split, *cells))
+    return aligned(rows)

@@ -1,0 +1,260 @@
+"""Masked cells: what the model sees and does not see of them, their losses, and learning them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import headwater
+from confluence import batch, config, feed, loss, masked, model, synthetic
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TEXT, TIMESTAMP, TYPE_NAMES
+from confluence.parallel import Layout, Processes
+from confluence.step import Program
+
+TYPES = (NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT)
+SETTINGS = config.Config(
+    model=config.Model(width=16, heads=2, layers=2, hidden=24, compute="float32", epochs=True),
+    data=config.Data(batch_size=4, sequence_length=34, max_rows=5, mask_share=0.2),
+    optimizer=config.Optimizer(steps=150, warmup_steps=0, adam_rate=3e-3),
+)
+VOCABULARY, TABLES = synthetic.vocabulary_and_tables()
+SHAPE = model.Shape(max_rows=5, target_categories=32, has_texts=True, compute="float32")
+INITIAL = jax.jit(model.initial_params, static_argnums=(0, 1, 2), static_argnames="with_texts")
+PREDICT = jax.jit(lambda *given: model.predict_masked(*given, SETTINGS.model, SHAPE))
+EXPAND = jax.jit(batch.expand, static_argnums=2)
+# Two cells of each type but identifiers, in the rows 1 to 3.
+PLACES = np.array([8, 9, 10, 11, 12, 14, 15, 16, 17, 24], np.uint16)
+
+
+def made(places=PLACES):
+    """Returns a batch whose contexts have these masked cells, the last one a cell less."""
+    one = synthetic.batch(SETTINGS.data, BOOLEAN, np.random.default_rng(3))
+    places = np.tile(places, (len(one.types), 1))
+    places[-1, -1:] = 65535
+    return one._replace(masked=places)
+
+
+def some_params():
+    """Returns parameters none of which is zero."""
+    params = INITIAL(SETTINGS.model, TABLES.columns.shape[1], 0, with_texts=True)
+    draws = np.random.default_rng(4)
+    return jax.tree.map(
+        lambda p: jnp.asarray(p + 0.1 * draws.standard_normal(p.shape), p.dtype), params
+    )
+
+
+def with_other_values(one, at):
+    """Returns the batch with other values, of every type, in the cells `at` [B, S]."""
+    return one._replace(
+        numbers=np.where(at, one.numbers + 2, one.numbers),
+        days=np.where(at, one.days + 300, one.days).astype(np.int32),
+        milliseconds=np.where(at, 3_600_000, one.milliseconds).astype(np.int32),
+        booleans=np.where(at, 1 - one.booleans, one.booleans),
+        categories=np.where(at, 3 - one.categories, one.categories).astype(np.int32),
+        texts=np.where(at, 15 - one.texts, one.texts).astype(np.int32),
+    )
+
+
+def is_masked(one):
+    found = np.zeros(one.types.shape, bool)
+    for of, places in zip(found, one.masked, strict=True):
+        of[places[places < len(of)]] = True
+    return found
+
+
+def all_equal(ours, theirs):
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return all(np.array_equal(our, their) for our, their in pairs)
+
+
+def test_p7_no_masked_value_reaches_a_prediction():
+    params, one = some_params(), made()
+    assert {one.types[0, at] for at in PLACES} == set(TYPES)
+    wanted = PREDICT(params, one, TABLES)
+    assert all_equal(PREDICT(params, with_other_values(one, is_masked(one)), TABLES), wanted)
+    # Each value of a cell that is not masked does.
+    for at in (7 + kind for kind in TYPES):
+        shown = one._replace(masked=np.where(one.masked == at, 65535, one.masked).astype(np.uint16))
+        other = with_other_values(shown, np.arange(34) == np.full((4, 1), at))
+        found, wanted = (PREDICT(params, of, TABLES) for of in (other, shown))
+        assert not all_equal(found, wanted), at
+
+
+def test_p7_no_aggregate_tells_a_masked_value(demo_store, tiny_config):
+    """The mean of the stars of a product's reviews is not shown where a review is masked."""
+    store = headwater.Store(demo_store)
+    vocabulary, tables = batch.vocabulary_and_tables([store], "global")
+    metadata = store.metadata()
+    index = {c["name"]: c["index"] for t in metadata["tables"] for c in t["columns"]}
+    means = {
+        of["index"]: of["name"].rpartition("mean of ")[2]
+        for of in metadata["aggregates"]
+        if "mean of" in of["name"]
+    }
+    assert means
+    assert {at: tables.sources[at] for at in means} == {at: index[n] for at, n in means.items()}
+    assert np.count_nonzero(tables.sources >= 0) == len(means)
+    data = config.changed(
+        tiny_config, ["data.mask_share=0.3", "data.sequence_length=96", "data.max_rows=40"]
+    ).data
+    hidden = 0
+    with feed.open_sampler(data, tiny_config.run, Processes()) as sampler:
+        for _ in range(12):
+            host = sampler.next_train_batch()
+            one = batch.from_sampler(host, vocabulary, 0, with_masks=True)
+            cells = EXPAND(one, tables, data.max_rows)
+            for b, columns in enumerate(one.columns):
+                of_masked = {columns[at] for at in one.masked[b] if at < len(columns)}
+                told = np.array([tables.sources[column] in of_masked for column in columns])
+                wanted = host["is_masked"][b].astype(bool) | told
+                assert np.array_equal(cells.is_masked[b], wanted)
+                hidden += np.count_nonzero(told & (host["is_masked"][b] == 0))
+            # A target is predicted from all cells.
+            unmasked = batch.from_sampler(host, vocabulary, 0)
+            assert not np.any(EXPAND(unmasked, tables, data.max_rows).is_masked)
+    assert hidden > 0
+
+
+def test_a_summary_tells_no_masked_value_either():
+    columns = [{"name": name, "index": at} for at, name in enumerate(("id", "net: worth", "paid"))]
+    of_summary = ("count", "net: worth: mean", "net: worth: quantile 0.1", "paid: mean")
+    tables = [
+        {"columns": columns},
+        {"columns": [{"name": n, "index": 3 + at} for at, n in enumerate(of_summary)]},
+    ]
+    metadata = {
+        "tables": tables, "relations": [], "aggregates": [], "embedding": {"column_count": 7},
+        "summaries": [{"table": 1, "of": 0, "columns": [1, 2]}],
+    }  # fmt: skip
+    assert batch._sources(metadata).tolist() == [-1, -1, -1, -1, 1, 1, 2]
+
+
+def plain_loss(predictions, one, b, m):
+    """Returns the loss of a masked cell, from its definition."""
+    at = one.masked[b, m]
+    heads = jax.tree.map(lambda of: np.asarray(of, np.float64)[b, m], predictions.heads)
+    kind = one.types[b, at]
+    if kind == NUMERICAL:
+        error = abs(heads.numerical - one.numbers[b, at])
+        return 2 * (0.5 * min(error, 0.25) ** 2 + 0.25 * max(error - 0.25, 0))
+    if kind == BOOLEAN:
+        return np.logaddexp(0, -heads.boolean if one.booleans[b, at] else heads.boolean)
+    if kind == CATEGORICAL:
+        scores = heads.categories[:4]  # those of its column
+        size = np.log(np.sum(np.exp(scores)))
+        return size - scores[one.categories[b, at]] + 1e-4 * size**2
+    if kind == TEXT:
+        vector = TABLES.texts[one.texts[b, at]].astype(np.float64)
+        found = np.asarray(predictions.texts, np.float64)[b, m]
+        return 1 - found @ vector / np.linalg.norm(found) / np.linalg.norm(vector)
+    times = np.asarray(EXPAND(one, TABLES, 5).times, np.float64)[b, at]
+    errors = np.abs(heads.timestamp - times)
+    huber = np.where(errors < 1, 0.5 * errors**2, errors - 0.5)
+    return huber @ np.array([1.0] * 14 + [2.0]) / 16
+
+
+def test_the_losses_are_those_of_the_definition():
+    params, one = some_params(), made()
+    one = one._replace(weights=np.array([1, 1, 0, 1], np.float32))  # a filler
+    _, predictions = PREDICT(params, one, TABLES)
+    cells = EXPAND(one, TABLES, 5)
+    found = loss.masked_losses(predictions, cells, one, TABLES, jnp.asarray(TABLES.texts))
+    sums, counts = np.zeros((2, len(TYPE_NAMES)))
+    for b, m in np.ndindex(one.masked.shape):
+        if one.masked[b, m] < 34 and one.weights[b]:
+            kind = one.types[b, one.masked[b, m]]
+            sums[kind] += plain_loss(predictions, one, b, m)
+            counts[kind] += 1
+    np.testing.assert_allclose(found.counts, counts)
+    np.testing.assert_allclose(found.sums, sums, rtol=2e-5)
+    # Each cell weighs alike.
+    assert float(found.mean) == pytest.approx(sums.sum() / counts.sum(), rel=2e-5)
+    named = masked.by_name(*found)
+    assert list(named) == list(TYPE_NAMES[1:])
+    assert named["text"] == pytest.approx(sums[TEXT] / counts[TEXT], rel=2e-5)
+
+
+def test_categories_of_other_columns_and_later_ones_change_no_loss():
+    params, one = some_params(), made()
+    _, predictions = PREDICT(params, one, TABLES)
+    cells = EXPAND(one, TABLES, 5)
+
+    def categorical(categories, counts=TABLES.category_counts):
+        heads = predictions.heads._replace(categories=categories)
+        tables = TABLES._replace(category_counts=counts)
+        given = predictions._replace(heads=heads), cells, one, tables, jnp.asarray(TABLES.texts)
+        return float(loss.masked_losses(*given).sums[CATEGORICAL])
+
+    scores = predictions.heads.categories
+    wanted = categorical(scores)
+    assert categorical(scores.at[..., 4:].set(50.0)) == wanted
+    assert categorical(scores.at[..., 3].add(1.0)) != wanted
+    # A column without categories that training knew leaves the logits' size alone.
+    assert categorical(scores, np.zeros_like(TABLES.category_counts)) == pytest.approx(
+        1e-4 * 1e6 * np.count_nonzero(one.types[0, PLACES] == CATEGORICAL) * 4, rel=1e-3
+    )
+
+
+def test_a_model_learns_masked_cells_of_every_type():
+    layout = Layout(jax.devices()[:1])
+    program = Program(SETTINGS, VOCABULARY, TABLES, layout)
+    state, stop = program.initial(), layout.flag_to_devices(False)
+    one = layout.to_devices(made())
+    losses = []
+    for _ in range(SETTINGS.optimizer.steps):
+        state, metrics = program.step(state, one, stop)
+        losses.append(masked.by_name(*jax.device_get(metrics.masked)))
+    assert set(losses[0]) == set(TYPE_NAMES[1:])
+    for name, last in losses[-1].items():
+        assert last < 0.3 * losses[0][name], name
+    assert program.compiled_steps == 1
+    # Scored with the parameters after the step before, it has the loss of the next step.
+    scored = jax.device_get(program.score_masked(state.params, one))
+    state, metrics = program.step(state, one, stop)
+    np.testing.assert_allclose(scored.sums, metrics.masked.sums, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def gradients():
+    """Returns a function that gives the loss and the gradients of a batch, by mask_weight."""
+
+    def of(one, weight):
+        optimizer = dataclasses.replace(SETTINGS.optimizer, mask_weight=weight)
+        settings = dataclasses.replace(SETTINGS, optimizer=optimizer)
+        program = Program(settings, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
+        cost = jax.value_and_grad(program._loss, has_aux=True)
+        (found, by_type), slopes = jax.jit(cost)(some_params(), one, TABLES)
+        return float(found), None if by_type is None else float(by_type.mean), slopes
+
+    return of
+
+
+def test_the_loss_is_that_of_the_target_and_the_weighted_mean_of_the_cells(gradients):
+    alone, _, _ = gradients(made(), 0.0)
+    whole, mean, _ = gradients(made(), 0.5)
+    assert whole == pytest.approx(alone + 0.5 * mean, rel=1e-6)
+    # In the same context all cells but the target may be seen.
+    unmasked, nothing, slopes = gradients(made(PLACES[:0]), 0.5)
+    assert nothing is None
+    assert unmasked != alone
+    assert not np.any(slopes["heads"]["text"]["weight"])
+
+
+def test_a_row_of_a_pool_is_learnt_from_its_masked_cells_alone(gradients):
+    one = made()._replace(
+        target_position=np.full(4, -1, np.int32), target_type=np.int32(batch.NO_TARGET)
+    )
+    found, mean, slopes = gradients(one, 1.0)
+    assert found == mean
+    assert not np.any(slopes["heads"]["null"]["weight"])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
+def test_a_head_for_texts_changes_no_other_parameter():
+    alone, more = (INITIAL(SETTINGS.model, 32, 7, with_texts=of) for of in (False, True))
+    assert more["heads"]["text"]["weight"].shape == (16, 32)
+    heads = {name: of for name, of in more["heads"].items() if name != "text"}
+    assert jax.tree.structure({**more, "heads": heads}) == jax.tree.structure(alone)
+    assert all_equal({**more, "heads": heads}, alone)

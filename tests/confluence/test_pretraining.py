@@ -1,0 +1,191 @@
+"""Runs that learn from masked cells, and runs that start from their parameters."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import confluence
+import headwater
+from confluence import assembly, config, feed, masked, starting
+from confluence.checkpoint import Checkpoints
+from confluence.parallel import Processes
+from runs import records, results, run, start_run, wait_for_step
+from stores import prepare_tables
+
+POOLS = ["data.tasks=[]", "data.pools={ orders = '', reviews = '' }", "data.mask_share=0.2"]
+SHORT = [*POOLS, "optimizer.steps=16", "optimizer.adam_rate=3e-3", "run.evaluate_every=8"]
+STREAMS = ["demo-shop/pool:orders", "demo-shop/pool:reviews"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tiny, tmp_path_factory):
+    """The folder of a finished run of pools alone."""
+    out = tmp_path_factory.mktemp("pretrained") / "run"
+    finished = run([*tiny, *SHORT], out)
+    assert finished.returncode == 0, finished.stderr
+    assert "masked cells of" in finished.stdout
+    return out
+
+
+def test_a_run_of_pools_records_the_loss_of_each_type(pretrained):
+    found = records(pretrained)
+    train = [r for r in found if "split" not in r]
+    assert {r["task"] for r in train} == set(STREAMS)
+    types = {"numerical", "timestamp", "boolean", "categorical", "text"}
+    assert {name for r in train for name in r["masked"]} <= types
+    for stream in STREAMS:
+        of_stream = [r for r in found if r["task"] == stream and "split" in r]
+        assert [r["step"] for r in of_stream] == [0, 8, 16]
+        # The same cells are masked each time.
+        assert len({r["masked"]["cells"] for r in of_stream}) == 1
+        assert all(r["loss"] == r["masked"]["loss"] for r in of_stream)
+        assert of_stream[-1]["loss"] < 0.9 * of_stream[0]["loss"]
+        assert "text" in of_stream[0]["masked"]
+    content = json.loads((pretrained / "results.json").read_text())
+    assert content["tasks"] == {}
+    assert list(content["masked"]) == STREAMS
+    report = (pretrained / "report.html").read_text()
+    assert "masked cells of" in report
+    assert "demo-shop/pool:reviews" in report
+
+
+def test_an_evaluation_masks_the_same_cells_again(pretrained):
+    found = confluence.evaluate(pretrained)
+    recorded = results(pretrained)["masked"]
+    assert {of: {"test": splits["test"]} for of, splits in recorded.items()} == found.masked
+
+
+def test_p2_a_killed_run_of_pools_resumes_unchanged(tiny, pretrained, tmp_path):
+    out = tmp_path / "run"
+    process = start_run([*tiny, *SHORT], out)
+    wait_for_step(process, out, 5)
+    process.kill()
+    process.communicate()
+    finished = run([], out, "--resume")
+    assert finished.returncode == 0, finished.stderr
+    assert records(out) == records(pretrained)
+    assert results(out) == results(pretrained)
+
+
+def test_masks_beside_a_task_hide_nothing_from_its_scores(tiny, whole, tmp_path):
+    settings = ["data.mask_share=0.2", "optimizer.steps=2", "run.evaluate_every=0"]
+    finished = run([*tiny, *settings], tmp_path / "run")
+    assert finished.returncode == 0, finished.stderr
+    before = {r["task"]: r for r in records(tmp_path / "run") if r["step"] == 0}
+    assert set(before) == {"demo-shop/churn", "demo-shop/spend", "demo-shop/products.material"}
+    for other in (r for r in records(whole) if r["step"] == 0):
+        of_masked = before[other["task"]].pop("masked")
+        assert of_masked["cells"] > 20
+        assert before[other["task"]] == other
+    assert all("masked" in r for r in records(tmp_path / "run") if r["step"] == 1)
+
+
+@pytest.mark.parametrize("is_pretrained", [True, False])
+def test_a_run_starts_from_one_with_or_without_masked_texts(is_pretrained, tiny, pretrained, whole):
+    """All parameters are those of the other run, but for the head that one of the two has not."""
+    theirs = pretrained if is_pretrained else whole
+    settings = config.load(None, [*tiny, *([] if is_pretrained else POOLS)])
+    start = dataclasses.replace(settings.optimizer, start_from=str(theirs))
+    settings = starting.resolve(dataclasses.replace(settings, optimizer=start))
+    with assembly.assemble(settings, Processes()) as parts:
+        initial = parts.program.initial()
+        found = starting.load(settings, parts.program).params
+        checkpoints = Checkpoints(theirs / "checkpoints")
+        like = parts.program.initial(with_texts=is_pretrained)
+        like = like._replace(mean=like.params)
+        wanted = checkpoints.read_state(checkpoints.best, like).inference_params
+    heads = {"null", "numerical", "boolean", "timestamp", "categorical"}
+    assert set(found["heads"]) == heads | (set() if is_pretrained else {"text"})
+    assert set(wanted["heads"]) == heads | ({"text"} if is_pretrained else set())
+    if not is_pretrained:
+        assert_equal(found["heads"]["text"], initial.params["heads"]["text"])
+    for name in heads:
+        assert_equal(found["heads"][name], wanted["heads"][name])
+    for name in ("encoder", "blocks", "norm"):
+        assert_equal(found[name], wanted[name])
+    assert not np.array_equal(
+        found["heads"]["numerical"]["weight"], initial.params["heads"]["numerical"]["weight"]
+    )
+
+
+def assert_equal(ours, theirs):
+    for our, their in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_array_equal(our, their)
+
+
+SCHEMA = """
+database = "league"
+
+[[table]]
+name = "matches"
+source = "matches"
+key = "id"
+columns = { id = "ignored", city = "categorical", home_won = "boolean", report = "text" }
+"""
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory):
+    """A store of one table without a time."""
+    draws = np.random.default_rng(7)
+    rows = [
+        (at, f"city {draws.integers(9)}", bool(draws.integers(2)), f"report {at}")
+        for at in range(400)
+    ]
+    tables = {"matches": (("id", "city", "home_won", "report"), rows)}
+    return prepare_tables(tmp_path_factory.mktemp("league"), SCHEMA, tables, dimension=32)
+
+
+def test_pools_of_two_stores_are_learnt_in_one_run(tiny_config, league):
+    data = dataclasses.replace(
+        tiny_config.data, stores=(*tiny_config.data.stores, str(league)), tasks=(),
+        mask_share=0.4, pools={"orders": "", "league/matches": "2024-01-01"},
+    )  # fmt: skip
+    with assembly.assemble(dataclasses.replace(tiny_config, data=data), Processes()) as parts:
+        assert parts.streams == ["demo-shop/pool:orders", "league/pool:matches"]
+        params, shop = parts.program.initial().params, parts.stores[0].metadata()["embedding"]
+        for stream in parts.streams:
+            host = next(iter(parts.sampler.evaluate("val", [stream])))
+            one = parts.transfer.to_device(host, with_masks=True)
+            is_league = stream.startswith("league")
+            columns, used = np.asarray(one.columns), np.asarray(one.is_padding) == 0
+            assert ((columns >= shop["column_count"]) == is_league)[used].all()
+            losses = masked.by_name(*jax.device_get(parts.program.score_masked(params, one)))
+            assert all(np.isfinite(of) for of in losses.values())
+            assert ("categorical" in losses) or not is_league
+        # A category of the second store is one of its own column.
+        tables = parts.program._tables
+        column = shop["column_count"]
+        assert int(tables.category_starts[column]) == shop["category_count"]
+        assert int(tables.category_counts[column]) == 9
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        ({"matches": ""}, 'a time at which the rows of "matches" are observed'),
+        ({"match": ""}, 'no table is called "match"; name one of league/matches'),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(pools, message, tiny_config, league):
+    data = dataclasses.replace(
+        tiny_config.data, stores=(str(league),), tasks=(), mask_share=0.1, pools=pools
+    )
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        feed.open_sampler(data, tiny_config.run, Processes())
+
+
+def test_texts_without_vectors_are_refused(league, tiny_config):
+    source = league.parent
+    headwater.prepare(
+        source, source / "schema.toml", source / "silent", dimension=32, text_vectors=False
+    )
+    silent = headwater.Store(source / "silent")
+    data = config.Data(stores=("silent",), mask_share=0.1)
+    with pytest.raises(config.ConfigError, match=r"none in silent; set data\.mask_texts=false"):
+        masked.check_texts(data, [silent])
+    masked.check_texts(dataclasses.replace(data, mask_texts=False), [silent])
+    masked.check_texts(data, [headwater.Store(league)])
