@@ -17,7 +17,6 @@ import os
 import random
 import statistics
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,12 @@ import prepare
 EXAMPLE = Path(__file__).parents[1] / "examples"
 PRETRAIN, TRAIN = (EXAMPLE / "demo-shop" / f"{name}.toml" for name in ("pretrain", "train"))
 KEPT_LABELS = 20
-STEPS = 150
-SHORT = [f"optimizer.steps={STEPS}", "run.evaluate_every=50", "run.boosting=false"]
+# Smaller than the examples, so that all takes about half an hour on one core.
+PRETRAINING = ["optimizer.steps=200", "data.batch_size=16"]
+TRAINING = [
+    "optimizer.steps=150", "data.batch_size=16", "run.evaluate_every=50",
+    "run.evaluate_batches=20", "run.boosting=false",
+]  # fmt: skip
 TEAMS, MATCHES = 60, 3000
 LEAGUE = """
 database = "league"
@@ -127,7 +130,9 @@ def of_one_store(work: Path, seeds: int) -> dict[str, Any]:
     """Compares runs from random parameters with runs from those of masked cells."""
     all_labels, few_labels = shop_stores(work)
     pretrained = [
-        train(work / f"pretrained-{seed}", PRETRAIN, seed, [f"data.stores={few_labels}"])
+        train(
+            work / f"pretrained-{seed}", PRETRAIN, seed, [f"data.stores={few_labels}", *PRETRAINING]
+        )
         for seed in range(seeds)
     ]
     found: dict[str, Any] = {
@@ -136,14 +141,14 @@ def of_one_store(work: Path, seeds: int) -> dict[str, Any]:
             "masked": [of["masked"] for of in pretrained],
         }
     }
-    for labels, store in (("few labels", few_labels), ("all labels", all_labels)):
+    for labels, store in (("all labels", all_labels), ("few labels", few_labels)):
         of_labels = {}
         for start in ("random", "masked cells"):
             runs = []
             for seed in range(seeds):
                 more = [] if start == "random" else ["--from", work / f"pretrained-{seed}"]
                 out = work / f"{labels}-{start}-{seed}".replace(" ", "-")
-                runs.append(train(out, TRAIN, seed, [f"data.stores={store}", *SHORT], *more))
+                runs.append(train(out, TRAIN, seed, [f"data.stores={store}", *TRAINING], *more))
             of_labels[start] = scores(runs, "demo-shop/churn")
         found[labels] = of_labels
         print(json.dumps(of_labels), flush=True)
@@ -157,6 +162,7 @@ def of_two_stores(work: Path, f1db: Path, seeds: int) -> dict[str, Any]:
     settings = [
         f"data.stores=['{work / 'few.store'}', '{races}']",
         "data.pools={ orders = '', customers = '2022-06-19', race_results = '' }",
+        *PRETRAINING,
     ]
     found: dict[str, Any] = {"steps": {}}
     pretrained = [train(work / f"both-{seed}", PRETRAIN, seed, settings) for seed in range(seeds)]

@@ -131,12 +131,18 @@ class Assembly:
         *,
         after_batch: Callable[[], None] = lambda: None,
     ) -> dict[str, dict[str, Any]]:
-        """Scores the masked cells of whole splits, for each task and pool; none without masks."""
+        """Scores the masked cells of splits, for each task and pool; none without masks.
+
+        A pool may be a table of millions of rows: so these are the batches of each evaluation.
+        """
+        limit = self.settings.run.evaluate_batches
         if not self.settings.data.mask_share:
             return {}
         return {
             stream: {
-                split: self.score_masked(models, split, stream, after_batch=after_batch)
+                split: self.score_masked(
+                    models, split, stream, batch_limit=limit, after_batch=after_batch
+                )
                 for split in splits
             }
             for stream in self.streams

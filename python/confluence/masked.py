@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 import headwater
-from confluence import config
+from confluence import config, times
 from confluence.batch import TYPE_NAMES
 from confluence.feed import DeviceTransfer
 from confluence.step import Program
 from confluence.tables import aligned
-from headwater.sampler import Split
+from headwater.sampler import Split, micros
 
 _POOL = "pool:"
 
@@ -53,6 +53,29 @@ def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
                 f"expected vectors of the texts to predict masked ones, found none in {path}; set "
                 "data.mask_texts=false, or prepare the store with text vectors"
             )
+
+
+def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
+    """Returns a line for each pool that shows rows later than the training period of its store.
+
+    A run that starts from these parameters would know of the rows that its scores are of.
+    """
+    found = []
+    for metadata in (store.metadata() for store in stores):
+        until, names = metadata["statistics_until"], {of["name"] for of in metadata["tables"]}
+        for pool, time in data.pools.items():
+            database, _, table = pool.rpartition("/")
+            if until is None or table not in names or database not in ("", metadata["database"]):
+                continue
+            limits = [micros(of) for of in (data.visible_until, time) if of]
+            if not limits or min(limits) > until["time_us"]:
+                end = times.short_text(until["time_us"])
+                found.append(
+                    f"the pool {pool} has rows after {end}, when the training period of "
+                    f"{metadata['database']} ends: scores of its tasks by a model that starts from "
+                    f'this run would be too good; set data.visible_until="{end}"'
+                )
+    return found
 
 
 def by_name(sums: Any, counts: Any) -> dict[str, float]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from confluence import calibration, hiding
+from confluence.batch import TYPE_NAMES
 from confluence.results import Results, html_table
 
 # A longer curve is drawn as this many means of consecutive points.
@@ -90,7 +91,7 @@ def _figure(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
     from matplotlib.figure import Figure
 
     train: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    val, norms, waits = train.copy(), train.copy(), train.copy()
+    val, norms, waits, by_type = (train.copy() for _ in range(4))
     for name, records in runs.items():
         for record in records:
             step = record["step"]
@@ -99,16 +100,22 @@ def _figure(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
                 continue
             curves = val if "split" in record else train
             curves[f"{name} {record['task']}".lstrip()].append((step, _number(record["loss"])))
+            for kind, value in record.get("masked", {}).items():
+                if "split" in record and kind in TYPE_NAMES:
+                    by_type[f"{name} {record['task']} {kind}".lstrip()].append((step, value))
             if "split" not in record:
                 norms[name].append((step, _number(record["gradient_norm"])))
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    losses, validation, norm, wait = figure.subplots(2, 2).flat
-    for axes, curves, title in (
-        (losses, train, "loss, train"),
-        (validation, val, "loss, validation"),
-        (norm, norms, "gradient norm"),
-        (wait, waits, "waiting for data, % of the time"),
-    ):
+    panels = [
+        (train, "loss, train"),
+        (val, "loss, validation"),
+        (norms, "gradient norm"),
+        (waits, "waiting for data, % of the time"),
+    ]
+    if by_type:
+        panels.append((by_type, "loss of masked cells, validation"))
+    rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(10, 3.5 * rows), layout="constrained")
+    for axes, (curves, title) in zip(figure.subplots(rows, 2).flat, panels, strict=False):
         axes.set_title(title)
         axes.set_xlabel("step")
         for name, points in sorted(curves.items()):

@@ -231,11 +231,11 @@ class Run:
             assembly.open_run(self.path, checkpoint, stores) as (parts, trained),
         ):
             names = [of.name for of in parts.tasks]
-            if task is None and len(names) > 1:
-                raise ConfigError(
-                    f"expected the task to predict, found none; set task to one of "
-                    f"{', '.join(names)}"
-                )
+            if task is None and len(names) != 1:
+                hint = f"set task to one of {', '.join(names)}"
+                if not names:
+                    hint = "a run of pools alone predicts no task: start one from it, with a task"
+                raise ConfigError(f"expected the task to predict, found none; {hint}")
             asked = parts.tasks[0] if task is None else parts.task(task)
             found = intervals.of_run(self.path, [of.step for of in trained], asked)
             return frames.predict(parts, [of.params for of in trained], found, frame, wanted)

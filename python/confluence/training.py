@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, epochs, members, report, run_folder, sinks, starting
+from confluence import config, epochs, masked, members, report, run_folder, sinks, starting
 from confluence.assembly import Assembly, assemble, open_run, open_stores
 from confluence.checkpoint import Checkpoints, Writer, steps_in
 from confluence.feed import Feed
@@ -158,7 +158,7 @@ def _average_members(
             after_batch=after_batch,
             with_boosting=settings.run.boosting and is_leader,
         )
-        masked = parts.masked_results(
+        of_masked = parts.masked_results(
             [of.params for of in trained], ("val", "test"), after_batch=after_batch
         )
         folders = members.folders(out, settings) if is_leader else []
@@ -168,7 +168,7 @@ def _average_members(
             report.training_cpu_seconds(folders),
             report.early_stops(folders),
             [of.step for of in trained],
-            masked=masked,
+            masked=of_masked,
         )
         if is_leader:
             _write_results(parts, out, folders, results)
@@ -339,10 +339,9 @@ class _Trainer:
         of_tasks = [record["loss"] for record in found.values()]
         if self._settings.data.mask_share:
             for stream in self._parts.streams:
-                masked = self._parts.score_masked(models, "val", stream, **limits)
-                if masked["cells"]:
-                    record = found.setdefault(stream, {"loss": masked["loss"]})
-                    record["masked"] = masked
+                scored = self._parts.score_masked(models, "val", stream, **limits)
+                if scored["cells"]:
+                    found.setdefault(stream, {"loss": scored["loss"]})["masked"] = scored
         losses = of_tasks or [record["loss"] for record in found.values()]
         for stream, record in found.items():
             self._log.write({"step": step, "split": "val", "task": stream, **record})
@@ -371,7 +370,7 @@ class _Trainer:
             after_batch=self._stop_in_evaluation,
             with_boosting=self._settings.run.boosting and self._is_leader,
         )
-        masked = self._parts.masked_results(
+        of_masked = self._parts.masked_results(
             [found.state.inference_params],
             ("val", "test"),
             after_batch=self._stop_in_evaluation,
@@ -383,7 +382,7 @@ class _Trainer:
             tasks,
             report.training_cpu_seconds(folders),
             self._early_stop(),
-            masked=masked,
+            masked=of_masked,
         )
 
     def _early_stop(self) -> list[str]:
@@ -454,4 +453,7 @@ def _resolved(settings: config.Config, resume: bool, processes: Processes) -> co
         ),
     )
     settings, stores = starting.resolve(settings), open_stores(settings)
+    if not resume and processes.rank == 0:
+        for line in masked.advice(settings.data, stores):
+            print(f"confluence: advice: {line}", file=sys.stderr)
     return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
