@@ -1,6 +1,7 @@
 """Masked cells: what the model sees and does not see of them, their losses, and learning them."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -82,9 +83,18 @@ def test_p7_no_masked_value_reaches_a_prediction():
         assert not all_equal(found, wanted), at
 
 
-def test_p7_no_aggregate_tells_a_masked_value(demo_store, tiny_config):
+@pytest.fixture(scope="module")
+def with_means(demo_store, tmp_path_factory):
+    """The demo shop as a store with means of stars and of earlier labels."""
+    root, store = Path(__file__).parents[2], tmp_path_factory.mktemp("means") / "store"
+    schema = root / "examples/demo-shop/schema.toml"
+    headwater.prepare(demo_store.parent / "data", schema, store, dimension=32)
+    return store
+
+
+def test_p7_no_aggregate_tells_a_masked_value(with_means, tiny_config):
     """The mean of the stars of a product's reviews is not shown where a review is masked."""
-    store = headwater.Store(demo_store)
+    store = headwater.Store(with_means)
     vocabulary, tables = batch.vocabulary_and_tables([store], "global")
     metadata = store.metadata()
     index = {c["name"]: c["index"] for t in metadata["tables"] for c in t["columns"]}
@@ -96,9 +106,10 @@ def test_p7_no_aggregate_tells_a_masked_value(demo_store, tiny_config):
     assert means
     assert {at: tables.sources[at] for at in means} == {at: index[n] for at, n in means.items()}
     assert np.count_nonzero(tables.sources >= 0) == len(means)
-    data = config.changed(
-        tiny_config, ["data.mask_share=0.3", "data.sequence_length=96", "data.max_rows=40"]
-    ).data
+    data = config.changed(tiny_config, [
+        f"data.stores={with_means}", "data.tasks=churn", "data.mask_share=0.3",
+        "data.sequence_length=96", "data.max_rows=40", "data.aggregates=all",
+    ]).data  # fmt: skip
     hidden = 0
     with feed.open_sampler(data, tiny_config.run, Processes()) as sampler:
         for _ in range(12):
