@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -199,6 +200,26 @@ def test_a_run_of_pools_predicts_no_task(pretrained):
     with pytest.raises(config.ConfigError, match="a run of pools alone predicts no task"):
         confluence.open(pretrained).predict([], key="id", at="2024-01-01")
     assert confluence.open(pretrained).tasks == []
+
+
+def test_the_example_pretrains_and_starts_from_it(demo_store, tmp_path):
+    """The commands of docs/pretraining.md, with a smaller model and few steps."""
+    example = Path(__file__).parents[2] / "examples/demo-shop"
+    store = tmp_path / "store"
+    headwater.prepare(demo_store.parent / "data", example / "schema.toml", store, dimension=32)
+    files = [example / "pretrain.toml", example / "train.toml"]
+    assert config.load(files[0]).model == config.load(files[1]).model
+    small = [
+        f"data.stores={store}", "model.layers=1", "model.width=16", "model.hidden=32",
+        "optimizer.steps=3", "run.evaluate_batches=1", "run.boosting=false", "run.threads=1",
+    ]  # fmt: skip
+    cells, churn = tmp_path / "cells", tmp_path / "churn"
+    first = run(small, cells, "--config", files[0])
+    assert first.returncode == 0, first.stderr
+    assert "advice: the pool" not in first.stderr
+    second = run(small, churn, "--config", files[1], "--from", cells)
+    assert second.returncode == 0, second.stderr
+    assert "demo-shop/churn" in second.stdout
 
 
 def test_texts_without_vectors_are_refused(league, tiny_config):

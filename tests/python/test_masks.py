@@ -7,7 +7,9 @@ import pytest
 
 import headwater
 from event_twin import Stream
+from headwater.masks import attention_bits
 from name_identity import name_identity
+from plain_masks import plain_masks
 
 MASKED_CELL = 11
 IDENTIFIER, TEXT = 0, 5
@@ -30,6 +32,23 @@ def expected_masks(batch, row, settings, task, times):
         if may_be and (word & 0xFFFF) < share:
             places.append(at)
     return places[: settings["mask_most"]]
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_masks_of_attention_are_the_bits_of_the_loops(store_path, compact):
+    with headwater.Sampler(
+        store_path, default_batch_size=5, default_sequence_length=21, max_rows=9, compact=compact
+    ) as sampler:
+        for split in ("train", "val"):
+            # The last batch of a task ends with sequences of padding alone.
+            for _, batch in zip(range(4), sampler.evaluate(split), strict=False):
+                bits = attention_bits(batch)
+                for name, expected in plain_masks(batch).items():
+                    found = getattr(bits, name)
+                    assert found.shape == (5, 21, 3)
+                    found = np.unpackbits(found, axis=2, bitorder="little")
+                    assert np.array_equal(found[..., :21], expected), name
+                    assert not found[..., 21:].any()
 
 
 @pytest.mark.parametrize("texts", [True, False])
