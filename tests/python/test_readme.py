@@ -64,6 +64,9 @@ NOT_RUN = {
     ("docs/model.md", "confluence train --out runs/1 --processes 2"): (
         "it waits for a second process; tests/confluence/test_training.py starts both"
     ),
+    ("docs/pretraining.md", "headwater demo-data shop"): (
+        "five CPU minutes; tests/confluence/test_pretraining.py runs both trainings, smaller"
+    ),
     ("docs/statistics.md", "mpirun -n 64"): "64 ranks; the page runs three",
 }
 
