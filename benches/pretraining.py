@@ -5,7 +5,8 @@
 The store of the pretraining has every twentieth train label of the task. Then runs on these few
 labels and on all labels start from its parameters, and from random ones. With the tables of F1DB, a
 run is pretrained on both stores, and scored on a third one without any training on it, and after
-some. A seed sets the initial parameters, the order of the batches and the masks.
+some. A seed sets the initial parameters, the order of the batches and the masks. What an earlier
+call with the same folder has made is not made again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -25,11 +25,11 @@ import prepare
 EXAMPLE = Path(__file__).parents[1] / "examples"
 PRETRAIN, TRAIN = (EXAMPLE / "demo-shop" / f"{name}.toml" for name in ("pretrain", "train"))
 KEPT_LABELS = 20
-# Smaller than the examples, so that all takes about half an hour on one core.
+# Smaller than the example, so that all takes about an hour of one core.
 PRETRAINING = ["optimizer.steps=200", "data.batch_size=16"]
 TRAINING = [
-    "optimizer.steps=150", "data.batch_size=16", "run.evaluate_every=50",
-    "run.evaluate_batches=20", "run.boosting=false",
+    "optimizer.steps=300", "run.evaluate_every=100", "run.evaluate_batches=20",
+    "run.boosting=false",
 ]  # fmt: skip
 TEAMS, MATCHES = 60, 3000
 LEAGUE = """
@@ -66,50 +66,88 @@ def run(*words: object) -> None:
 
 
 def train(out: Path, config: Path, seed: int, settings: list[str], *more: object) -> dict[str, Any]:
-    """Trains a run; returns its results with the CPU minutes that it took."""
-    settings = [*settings, f"optimizer.seed={seed}", f"data.seed={42 + seed}"]
-    before = os.times()
-    run(
-        prepare.BIN / "confluence", "train", "--config", config, *more, "--out", out,
-        *(word for setting in settings for word in ("--set", setting)),
-    )  # fmt: skip
-    after = os.times()
-    used = sum(after[2:4]) - sum(before[2:4])
-    return {"cpu_minutes": round(used / 60, 1), **json.loads((out / "results.json").read_text())}
+    """Trains a run, unless an earlier call of this program has; returns its results."""
+    if not (out / "results.json").exists():
+        settings = [*settings, f"optimizer.seed={seed}", f"data.seed={42 + seed}"]
+        changes = [word for setting in settings for word in ("--set", setting)]
+        run(prepare.BIN / "confluence", "train", "--config", config, *more, "--out", out, *changes)
+    results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return results
 
 
 def scores(runs: list[dict[str, Any]], task: str) -> dict[str, Any]:
-    """Returns the AUROC of each seed on the test split, their mean, and the CPU minutes."""
-    found = [of["tasks"][task]["test"]["auroc"] for of in runs]
+    """Returns the AUROC of each seed, its mean on the test split, and the CPU seconds of steps."""
+    found = {split: [of["tasks"][task][split]["auroc"] for of in runs] for split in ("val", "test")}
     return {
-        "test_auroc": {"mean": round(statistics.mean(found), 4), "seeds": found},
-        "cpu_minutes": [of["cpu_minutes"] for of in runs],
+        "test_mean": round(statistics.mean(found["test"]), 4),
+        **found,
+        "cpu_seconds": [round(of["cpu_seconds"] or 0) for of in runs],
     }
 
 
-def shop_stores(work: Path) -> tuple[Path, Path]:
+def pretrain(work: Path, name: str, seeds: int, settings: list[str]) -> list[Path]:
+    """Pretrains a run for each seed; returns their folders."""
+    folders = [work / f"{name}-{seed}" for seed in range(seeds)]
+    for seed, out in enumerate(folders):
+        train(out, PRETRAIN, seed, [*settings, *PRETRAINING])
+    return folders
+
+
+def compare(
+    work: Path, name: str, config: Path, task: str, pretrained: list[Path], settings: list[str]
+) -> dict[str, Any]:
+    """Trains runs from random parameters, and runs from those of pretrained ones."""
+    found = {}
+    for start in ("random", "masked cells"):
+        runs = []
+        for seed, run_before in enumerate(pretrained):
+            more = [] if start == "random" else ["--from", run_before]
+            out = work / f"{name}-{start}-{seed}".replace(" ", "-")
+            runs.append(train(out, config, seed, settings, *more))
+        found[start] = scores(runs, task)
+    return found
+
+
+def losses(folders: list[Path]) -> list[dict[str, Any]]:
+    """Returns for each run the losses of masked cells by step and pool, on the val split."""
+    logs = [(out / "metrics.jsonl").read_text().splitlines() for out in folders]
+    return [
+        {
+            f"step {record['step']}, {record['task']}": record["masked"]
+            for record in map(json.loads, log)
+            if "split" in record
+        }
+        for log in logs
+    ]
+
+
+def shop_stores(work: Path) -> dict[str, Path]:
     """Returns a store of the demo shop with all labels, and one with few train labels."""
-    data = work / "shop"
-    run(prepare.BIN / "headwater", "demo-data", data)
-    all_labels = prepared(data, EXAMPLE / "demo-shop/schema.toml", work / "all.store")
-    path = data / "task_churn.csv"
-    header, *lines = path.read_text().splitlines(keepends=True)
-    of_train = [line for line in lines if line.strip().endswith("train")]
-    left_out = set(of_train) - set(of_train[::KEPT_LABELS])
-    path.write_text(header + "".join(line for line in lines if line not in left_out))
-    return all_labels, prepared(data, EXAMPLE / "demo-shop/schema.toml", work / "few.store")
+    data, stores = work / "shop", {of: work / f"{of}.store" for of in ("all", "few")}
+    if not data.exists():
+        run(prepare.BIN / "headwater", "demo-data", data)
+    schema, labels = EXAMPLE / "demo-shop/schema.toml", data / "task_churn.csv"
+    prepared(data, schema, stores["all"])
+    if not stores["few"].exists():
+        header, *lines = labels.read_text().splitlines(keepends=True)
+        of_train = [line for line in lines if line.strip().endswith("train")]
+        left_out = set(of_train) - set(of_train[::KEPT_LABELS])
+        labels.write_text(header + "".join(line for line in lines if line not in left_out))
+    prepared(data, schema, stores["few"])
+    return stores
 
 
 def prepared(data: Path, schema: Path, store: Path) -> Path:
-    """Prepares a store, and returns it."""
-    run(prepare.BIN / "headwater", "prepare", data, "--schema", schema, "--out", store)
+    """Prepares a store, unless it is there; returns it."""
+    if not store.exists():
+        run(prepare.BIN / "headwater", "prepare", data, "--schema", schema, "--out", store)
     return store
 
 
 def league_store(work: Path) -> Path:
     """Returns a store of matches that the stronger of two teams wins."""
     folder, draws = work / "league", random.Random(7)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     strength = [draws.gauss(0, 1) for _ in range(TEAMS)]
     matches = [(at, draws.randrange(TEAMS), draws.randrange(TEAMS)) for at in range(MATCHES)]
     tables = {
@@ -126,60 +164,32 @@ def league_store(work: Path) -> Path:
     return prepared(folder, folder / "schema.toml", work / "league.store")
 
 
-def of_one_store(work: Path, seeds: int) -> dict[str, Any]:
-    """Compares runs from random parameters with runs from those of masked cells."""
-    all_labels, few_labels = shop_stores(work)
-    pretrained = [
-        train(
-            work / f"pretrained-{seed}", PRETRAIN, seed, [f"data.stores={few_labels}", *PRETRAINING]
-        )
-        for seed in range(seeds)
-    ]
-    found: dict[str, Any] = {
-        "pretraining": {
-            "cpu_minutes": [of["cpu_minutes"] for of in pretrained],
-            "masked": [of["masked"] for of in pretrained],
-        }
+def of_labels(work: Path, labels: str, seeds: int) -> dict[str, Any]:
+    """Compares on the demo shop with "all" or "few" labels; pretraining sees the few alone."""
+    stores = shop_stores(work)
+    pretrained = pretrain(work, "pretrained", seeds, [f"data.stores={stores['few']}"])
+    settings = [f"data.stores={stores[labels]}", *TRAINING]
+    task = "demo-shop/churn"
+    return {
+        "masked": losses(pretrained),
+        **compare(work, labels, TRAIN, task, pretrained, settings),
     }
-    for labels, store in (("all labels", all_labels), ("few labels", few_labels)):
-        of_labels = {}
-        for start in ("random", "masked cells"):
-            runs = []
-            for seed in range(seeds):
-                more = [] if start == "random" else ["--from", work / f"pretrained-{seed}"]
-                out = work / f"{labels}-{start}-{seed}".replace(" ", "-")
-                runs.append(train(out, TRAIN, seed, [f"data.stores={store}", *TRAINING], *more))
-            of_labels[start] = scores(runs, "demo-shop/churn")
-        found[labels] = of_labels
-        print(json.dumps(of_labels), flush=True)
-    return found
 
 
 def of_two_stores(work: Path, f1db: Path, seeds: int) -> dict[str, Any]:
-    """Pretrains on the shop and on F1DB; scores on the league, without and with some training."""
+    """Pretrains on the shop and on F1DB; compares on the league, without and with training."""
     races = prepared(f1db, EXAMPLE / "f1db/schema.toml", work / "f1db.store")
-    league = league_store(work)
-    settings = [
-        f"data.stores=['{work / 'few.store'}', '{races}']",
-        "data.pools={ orders = '', customers = '2022-06-19', race_results = '' }",
-        *PRETRAINING,
-    ]
-    found: dict[str, Any] = {"steps": {}}
-    pretrained = [train(work / f"both-{seed}", PRETRAIN, seed, settings) for seed in range(seeds)]
-    found["pretraining"] = {"masked": [of["masked"] for of in pretrained]}
+    pools = "{ orders = '', customers = '2022-06-19', race_results = '' }"
+    stores = f"['{shop_stores(work)['few']}', '{races}']"
+    pretrained = pretrain(work, "both", seeds, [f"data.stores={stores}", f"data.pools={pools}"])
+    league = f"data.stores={league_store(work)}"
+    found: dict[str, Any] = {"masked": losses(pretrained)}
     # The first step of a warm-up has a rate of 0: it changes nothing.
     for steps in (1, 50):
-        of_steps = {}
-        for start in ("random", "masked cells"):
-            runs = []
-            for seed in range(seeds):
-                more = [] if start == "random" else ["--from", work / f"both-{seed}"]
-                out = work / f"league-{steps}-{start}-{seed}".replace(" ", "-")
-                given = [f"data.stores={league}", *OF_LEAGUE, f"optimizer.steps={steps}"]
-                runs.append(train(out, PRETRAIN, seed, given, *more))
-            of_steps[start] = scores(runs, "league/home_won")
-        found["steps"][str(steps)] = of_steps
-        print(json.dumps(of_steps), flush=True)
+        settings = [league, *OF_LEAGUE, f"optimizer.steps={steps}"]
+        found[f"{steps} steps"] = compare(
+            work, f"league-{steps}", PRETRAIN, "league/home_won", pretrained, settings
+        )
     return found
 
 
@@ -190,15 +200,18 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     parser.add_argument("--f1db", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--labels", nargs="*", choices=("all", "few"), default=("all", "few"))
     args = parser.parse_args()
-    args.work.mkdir()
+    args.work.mkdir(exist_ok=True)
     record = prepare.heading("AUROC after pretraining on masked cells, beside random parameters")
-    record["demo shop"] = of_one_store(args.work, args.seeds)
+    for labels in args.labels:
+        record[f"{labels} labels"] = of_labels(args.work, labels, args.seeds)
+        prepare.publish(record, args.record)
     if args.f1db is None:
         print("skipped: two stores, without --f1db FOLDER")
     else:
         record["two stores"] = of_two_stores(args.work, args.f1db, args.seeds)
-    prepare.publish(record, args.record)
+        prepare.publish(record, args.record)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
     """
     found = []
     for metadata in (store.metadata() for store in stores):
-        until, names = metadata["statistics_until"], {of["name"] for of in metadata["tables"]}
+        until, names = metadata.get("statistics_until"), {of["name"] for of in metadata["tables"]}
         for pool, time in data.pools.items():
             database, _, table = pool.rpartition("/")
             if until is None or table not in names or database not in ("", metadata["database"]):
