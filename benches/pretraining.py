@@ -28,7 +28,7 @@ KEPT_LABELS = 20
 # Smaller than the example, so that all takes about an hour of one core.
 PRETRAINING = ["optimizer.steps=200", "data.batch_size=16"]
 TRAINING = [
-    "optimizer.steps=300", "run.evaluate_every=100", "run.evaluate_batches=20",
+    "optimizer.steps=150", "run.evaluate_every=50", "run.evaluate_batches=20",
     "run.boosting=false",
 ]  # fmt: skip
 TEAMS, MATCHES = 60, 3000
