@@ -42,7 +42,7 @@ class StepMetrics(NamedTuple):
     # Whether a signal asked any process to stop.
     stop_requested: jax.Array
     # The losses of the masked cells, if cells are masked.
-    masked: loss.ByType | None
+    masked: loss.ByType | None = None
 
 
 class Outputs(NamedTuple):
