@@ -424,7 +424,7 @@ def _known_categories(stats: Stats) -> int:
 
 def _sources(metadata: Mapping[str, Any]) -> npt.NDArray[np.int64]:
     """Returns for each column of a store the column of which its values are made, -1 for none."""
-    tables, relations = metadata["tables"], metadata["relations"]
+    tables = metadata["tables"]
     found = np.full(metadata["embedding"]["column_count"], -1)
 
     def index_of(table: int, column: int) -> int:
@@ -432,7 +432,7 @@ def _sources(metadata: Mapping[str, Any]) -> npt.NDArray[np.int64]:
 
     for aggregate in metadata["aggregates"]:
         if isinstance(aggregate["value"], Mapping):
-            child = relations[aggregate["relation"]]["child"]
+            child = metadata["relations"][aggregate["relation"]]["child"]
             source = index_of(child, aggregate["value"]["mean"]["column"])
             found[aggregate["index"]] = source
     for summary in metadata.get("summaries", ()):

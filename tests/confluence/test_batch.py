@@ -25,6 +25,7 @@ class FakeStore:
         self._metadata = {
             "embedding": {"dimension": 2, "column_count": columns, "text_count": self.text_count},
             "tables": [{"columns": []}, {"columns": of_columns}],
+            "aggregates": [],
             "tasks": targets,
         }
 
