@@ -187,14 +187,14 @@ fn numbers_that_are_none_are_named_and_sides_of_other_lengths_refused() {
     let [x, y] = [sides.x(), sides.y()].map(|paths| opened(&paths));
     let source = CrossOfMatrices::new(x, y, job(), threads()).unwrap();
     assert_eq!(source.leaves(0..6).unwrap().len(), 6);
-    let error = source.finite_only().leaves(0..6).err().expect("an infinity");
+    let error = source.finite_only().leaves(0..6).expect_err("an infinity");
     assert_eq!(error.kind(), ErrorKind::Data);
     let place = "y1.npy: row 1, column 1: expected a finite number, found inf";
     assert!(error.to_string().contains(place), "{error}");
     let alone = opened(&sides.y());
     let alone = OfMatrix::new(Gram::new(3).unwrap(), alone, job(), threads()).finite_only();
     assert!(alone.leaves(0..3).is_ok());
-    let error = alone.leaves(3..6).err().expect("an infinity");
+    let error = alone.leaves(3..6).expect_err("an infinity");
     assert!(error.to_string().contains(place), "{error}");
 
     let [x, short] = [sides.x(), vec![sides.y()[0].clone()]].map(|paths| opened(&paths));

@@ -247,3 +247,59 @@ fn p6_golden_spools_and_worker_cursors_have_their_bytes() {
     let expected = &manifest::manifest()["bad/spool-version-1.plan"]["message"];
     assert_eq!(Some(&*refusal(&first)), expected.as_str());
 }
+
+/// Counts what is begun and done.
+#[derive(Default)]
+struct Counting(std::sync::Mutex<Vec<(String, Option<u64>, u64)>>);
+
+impl headwater::progress::Progress for Counting {
+    fn begin(&self, what: &str, total: Option<u64>) {
+        self.0.lock().unwrap().push((what.to_owned(), total, 0));
+    }
+
+    fn advance(&self, count: u64) -> Result<()> {
+        self.0.lock().unwrap().last_mut().expect("something was begun").2 += count;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_spool_tells_its_description_and_its_progress_and_knows_its_files() {
+    let of = Folder::new();
+    let spool = Spool::open(of.folder.path()).unwrap();
+    assert_eq!(spool.description(), DESCRIPTION);
+    let progress = Counting::default();
+    let hooks = WorkHooks { progress: &progress, stop: &|| false, notice: &|_: &Error| {} };
+    let job = (&of.source.job, &of.source);
+    for rank in 0..2 {
+        let folded = spool.work(job, Assignment::new(rank, 2).unwrap(), &hooks).unwrap();
+        assert_eq!((folded.blocks, folded.resumed), (CHUNKS / 2, 0));
+    }
+    let (_, nodes) = spool.fold(job, &progress).unwrap();
+    assert_eq!(nodes as u64, CHUNKS);
+    let begun = |what: &str, count| (what.to_owned(), Some(count), count);
+    let told = progress.0.into_inner().unwrap();
+    let half = begun("folding blocks", CHUNKS / 2);
+    assert_eq!(told[..3], [half.clone(), half, begun("folding portions", CHUNKS)]);
+    for path in files(of.folder.path()) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(Spool::is_own(name), "{name}");
+    }
+    for name in ["job.txt", "block-1.txt", "x.cursor", "rank-0-of-2", "gram.npy", ""] {
+        assert!(!Spool::is_own(name), "{name}");
+    }
+}
+
+#[test]
+fn p6_a_spool_of_another_job_is_refused() {
+    let of = Folder::new();
+    let spool = Spool::open(of.folder.path()).unwrap();
+    let error = spool.blocks(&job(CHUNKS, 2)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+    assert!(error.to_string().contains("the spool is of another job"), "{error}");
+    let hooks = WorkHooks { progress: &Silent, stop: &|| false, notice: &|_: &Error| {} };
+    let other = InMemory { data: rows(CHUNKS), job: job(CHUNKS, 2), gram: of.source.gram.clone() };
+    let whole = Assignment::new(0, 1).unwrap();
+    assert!(spool.work((&other.job, &other), whole, &hooks).is_err());
+    assert!(spool.fold((&other.job, &other), &Silent).is_err());
+}

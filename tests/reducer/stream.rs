@@ -139,3 +139,27 @@ fn a_stopped_stream_reports_its_next_row() {
     push(&mut stream, &data[next * COLUMNS..]).unwrap();
     assert_eq!(stream.portion().unwrap(), portion(&job, &data, 0..143));
 }
+
+#[test]
+fn a_stream_goes_on_at_the_first_row_of_a_later_chunk_alone() {
+    let (job, data) = (job(100, 7), rows(100));
+    let mut stream = stream(&job, 14, 1).unwrap();
+    let words = "expected to continue at the first row of a later chunk, found row";
+    for row in [13, 7, 15, 101, 105] {
+        refused(stream.skip_to(row), words);
+    }
+    push(&mut stream, &data[14 * COLUMNS..17 * COLUMNS]).unwrap();
+    // Amid a chunk.
+    refused(stream.skip_to(21), words);
+    push(&mut stream, &data[17 * COLUMNS..21 * COLUMNS]).unwrap();
+    stream.skip_to(21).unwrap();
+    stream.skip_to(42).unwrap();
+    assert_eq!(stream.next_row(), 42);
+    push(&mut stream, &data[42 * COLUMNS..49 * COLUMNS]).unwrap();
+    let mut parts = reduction(&job);
+    assert_eq!(parts.receive(&stream.portion().unwrap()).unwrap(), 2);
+    assert_eq!(parts.missing(), [0..2, 3..6, 7..15]);
+    // The end begins no chunk, and is one.
+    stream.skip_to(100).unwrap();
+    refused(stream.skip_to(98), words);
+}

@@ -375,7 +375,7 @@ fn wrong_header(text: &str) -> Option<(usize, String)> {
         let inner = header.trim_start_matches('[').split(']').next()?.trim();
         let section = inner.split('.').next()?.trim();
         let message = if !names.contains(&section) {
-            unknown_section(line, suggest(section, names.into_iter()))
+            unknown_section(line, suggest(section, names))
         } else if MANY.contains(&inner) && !header.starts_with('[') {
             single_brackets(inner)
         } else {
