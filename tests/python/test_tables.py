@@ -228,13 +228,12 @@ def test_a_drawn_context_shows_itself_in_a_frame_of_its_own(store, tmp_path):
 
 def test_a_context_longer_than_its_sequence_says_how_much_is_cut(store):
     counts = {}
-    for length in (4, 64):
+    for length in (3, 64):
         with headwater.Sampler(store, default_sequence_length=length, max_rows=16) as sampler:
             text = sampler.draw("price", 3).text
         counts[length] = re.search(
             r" and (\d+) cells in the context(?:, (\d+) of them after the end of the sequence)?;",
             text,
         )
-    cells = int(counts[64][1])
     assert counts[64][2] is None
-    assert (int(counts[4][1]), int(counts[4][2])) == (cells, cells - 4)
+    assert int(counts[3][2]) == int(counts[3][1]) - 3 > 0
