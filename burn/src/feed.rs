@@ -25,7 +25,7 @@ pub(crate) struct Feed {
     /// Whether an iterator takes the batches of the stream.
     in_use: AtomicBool,
     #[cfg(feature = "train")]
-    pub ends: Arc<crate::train::Ends>,
+    pub ends: Arc<[crate::train::Ends; 3]>,
 }
 
 impl Feed {

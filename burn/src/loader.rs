@@ -121,6 +121,13 @@ impl Loader {
         EvaluationLoader { feed: Arc::clone(&self.feed), split, items, device: self.device.clone() }
     }
 
+    /// The ends of the epochs of the loader's split: those of the others, as of a validation between two epochs,
+    /// are counted apart.
+    #[cfg(feature = "train")]
+    pub(crate) fn ends(&self) -> &crate::train::Ends {
+        &self.feed.ends[self.split as usize]
+    }
+
     /// Returns one of several parts, which has the seeds `start..end` as Burn counts them.
     fn part(&self, start: usize, end: usize) -> Result<Self> {
         let part = Part::of_slice(self.items, start as u64, end as u64)?;
@@ -190,7 +197,7 @@ impl Iterator for Steps<'_> {
             self.done += 1;
             #[cfg(feature = "train")]
             if self.done == *steps {
-                feed.ends.note(feed.sampler.cursor_at(&snapshot));
+                self.loader.ends().note(feed.sampler.cursor_at(&snapshot));
             }
             #[cfg(not(feature = "train"))]
             drop(snapshot);

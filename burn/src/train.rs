@@ -55,9 +55,11 @@ pub struct Beside<C> {
 }
 
 impl<C> Beside<C> {
-    /// Returns a checkpointer that keeps the cursors of `loader` in `folder`, beside what `inner` keeps.
+    /// Returns a checkpointer that keeps the cursors of `loader` in `folder`, beside what `inner` keeps. Epochs
+    /// count from here on: the next one of the loader is the first.
     #[must_use]
     pub fn new(inner: C, folder: impl Into<PathBuf>, loader: &Loader) -> Self {
+        loader.ends().begin_after(0, None);
         Self { inner, folder: folder.into(), loader: loader.clone() }
     }
 
@@ -69,7 +71,7 @@ impl<C> Beside<C> {
 impl<C: Checkpointer<LrSchedulerRecord>> Checkpointer<LrSchedulerRecord> for Beside<C> {
     fn save(&self, epoch: usize, record: LrSchedulerRecord) -> Result<(), CheckpointerError> {
         fs::create_dir_all(&self.folder).map_err(CheckpointerError::IOError)?;
-        let end = self.loader.feed.ends.of(epoch as u64).map_err(refusal)?;
+        let end = self.loader.ends().of(epoch as u64).map_err(refusal)?;
         CursorRecord(end).save(self.path(epoch))?;
         self.inner.save(epoch, record)
     }
@@ -86,7 +88,7 @@ impl<C: Checkpointer<LrSchedulerRecord>> Checkpointer<LrSchedulerRecord> for Bes
     fn restore(&self, epoch: usize) -> Result<LrSchedulerRecord, CheckpointerError> {
         let CursorRecord(cursor) = CursorRecord::load(self.path(epoch))?;
         self.loader.resume(&cursor).map_err(refusal)?;
-        self.loader.feed.ends.begin_after(epoch as u64);
+        self.loader.ends().begin_after(epoch as u64, Some(cursor));
         self.inner.restore(epoch)
     }
 }
@@ -109,10 +111,10 @@ impl Ends {
         ends.drain(..surplus);
     }
 
-    /// Counts from here on: the next epoch comes after `epoch`.
-    fn begin_after(&self, epoch: u64) {
+    /// Counts from here on: the next epoch comes after `epoch`, whose end is known or is none of a checkpoint.
+    fn begin_after(&self, epoch: u64, end: Option<Cursor>) {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *ends = VecDeque::from([(epoch, None)]);
+        *ends = VecDeque::from([(epoch, end)]);
     }
 
     /// Returns the cursor at the end of an epoch.

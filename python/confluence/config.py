@@ -529,10 +529,10 @@ def _check(config: Config) -> None:
         _check_time(f"data.pools[{table!r}]", time)
     _check_masks(config)
     if data.task_weights and len(data.task_weights) != len(data.tasks) + len(data.pools):
-        pools = f", {len(data.pools)} pools" if data.pools else ""
+        pools = f" and {len(data.pools)} pools" if data.pools else ""
         raise ConfigError(
-            f"expected one weight in data.task_weights per task in data.tasks, found "
-            f"{len(data.tasks)} tasks{pools} and {len(data.task_weights)} weights"
+            "expected one weight in data.task_weights per task in data.tasks, and then per pool in "
+            f"data.pools, found {len(data.task_weights)} weights for {len(data.tasks)} tasks{pools}"
         )
 
 
@@ -551,6 +551,11 @@ def _check_masks(config: Config) -> None:
         raise ConfigError(
             f"expected less than 1 for data.mask_share, found {data.mask_share}: nothing would be "
             "left to predict from; 0.15 masks about every seventh cell"
+        )
+    if data.pools and data.mask_share and weight == 0:
+        raise ConfigError(
+            "expected an optimizer.mask_weight above 0 with data.pools, whose rows have no target "
+            "to learn, found 0; set optimizer.mask_weight=1, or leave data.pools out"
         )
     if data.mask_share:
         return

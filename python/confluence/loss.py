@@ -95,6 +95,7 @@ def masked_losses(
     """Returns the losses of the masked cells of a batch; `texts` are the vectors of its texts.
 
     There is none for NULL: as no such cell is masked, a model would learn that nothing ever is.
+    Nor is there one for a category that came after training, which no prediction can name.
     """
     cell_count = cells.types.shape[1]
     masked = batch.masked.astype(jnp.int32)
@@ -103,13 +104,15 @@ def masked_losses(
     truth = _labels(cells, at, kinds)
     start, count = (of[columns] for of in (tables.category_starts, tables.category_counts))
     scores = known_categories(predictions.heads.categories, count[..., None], start[..., None])
-    categorical = _categorical(scores, truth.category, truth.category < start + count)
+    is_known = truth.category < start + count
+    categorical = _categorical(scores, truth.category, is_known)
     losses = _of_type(predictions.heads, truth, kinds, categorical)
     if predictions.texts is not None:
         wanted = unit_length(texts[cells.texts[contexts, at]])
         cosine = jnp.sum(unit_length(predictions.texts) * wanted, axis=-1)
         losses = jnp.where(kinds == TEXT, 1 - cosine, losses)
     is_counted = (masked < cell_count) & (batch.weights > 0)[:, None]
+    is_counted &= is_known | (kinds != CATEGORICAL)
     of_types = jax.nn.one_hot(kinds, len(TYPE_NAMES)) * is_counted[..., None]
     return ByType(
         jnp.sum(losses[..., None] * of_types, axis=(0, 1)), jnp.sum(of_types, axis=(0, 1))

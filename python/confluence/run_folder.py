@@ -32,6 +32,16 @@ _WRITTEN = (
 )
 
 
+def _has_content(path: Path) -> bool:
+    """Returns whether there is a file with bytes or a folder with entries.
+
+    A run that is refused at its start may leave empty ones.
+    """
+    if path.is_dir():
+        return any(path.iterdir())
+    return path.exists() and path.stat().st_size > 0
+
+
 def check_folder(out: Path, *, resume: bool) -> None:
     """Checks that a run can start in the folder, or resume.
 
@@ -44,7 +54,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
             f"{out} already holds a run; continue it with --resume (from Python: resume=True), or "
             "name another folder"
         )
-    taken = [] if resume else sorted(name for name in _WRITTEN if (out / name).exists())
+    taken = [] if resume else sorted(name for name in _WRITTEN if _has_content(out / name))
     if taken:
         raise config.ConfigError(
             f"expected a folder without files that a run writes, found {', '.join(taken)} in "

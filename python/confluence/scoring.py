@@ -109,7 +109,8 @@ def evaluate(
             masked,
         )
         if visible_until is None:
-            _add_to_run(Path(run), results, parts.streams, folders)
+            names = [task.name for task in parts.tasks]
+            _add_to_run(Path(run), results, names, folders)
         return results
 
 

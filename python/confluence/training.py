@@ -177,9 +177,11 @@ def _average_members(
 
 def _write_results(parts: Assembly, out: Path, folders: Sequence[Path], results: Results) -> None:
     """Writes the report, with a context of each task, and last the results: the run has ended."""
-    for stream, page in report.context_pages(parts.streams).items():
-        parts.sampler.render_context(stream, 0, out / page)
-    report.write(out, results, parts.streams, folders)
+    # The first row of a pool may be no seed.
+    tasks = [task.name for task in parts.tasks]
+    for task, page in report.context_pages(tasks).items():
+        parts.sampler.render_context(task, 0, out / page)
+    report.write(out, results, tasks, folders)
     run_folder.write_json(out / "results.json", results.to_dict())
 
 

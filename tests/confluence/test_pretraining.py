@@ -196,6 +196,53 @@ def test_a_pool_that_shows_the_test_period_gets_an_advice(demo_store, league):
     assert advice({"other/orders": ""}) == []
 
 
+ITEMS = """
+database = "attic"
+
+[[table]]
+name = "items"
+key = "id"
+time = { column = "at" }
+columns = { id = "identifier", at = "timestamp", size = "numerical", good = "boolean" }
+
+[[task]]
+name = "good"
+cell = { table = "items", column = "good" }
+"""
+
+
+@pytest.fixture(scope="module")
+def attic(tmp_path_factory):
+    """A store whose first row is the latest, with a task whose labels are cells."""
+    start = np.datetime64("2020-01-01")
+    rows = [(at, start + np.timedelta64(300 - at, "D"), at % 7, at % 2 == 0) for at in range(300)]
+    tables = {"items": (("id", "at", "size", "good"), rows)}
+    return prepare_tables(tmp_path_factory.mktemp("attic"), ITEMS, tables, dimension=32)
+
+
+def test_a_pool_whose_first_row_is_no_seed_has_results(attic, tiny, tmp_path):
+    pools = ["data.tasks=[]", "data.pools={ items = '2020-04-01' }", "data.mask_share=0.4"]
+    short = ["optimizer.steps=2", "optimizer.warmup_steps=1", "run.evaluate_every=2"]
+    finished = run([*tiny, f"data.stores={attic}", *pools, *short], tmp_path / "run")
+    assert finished.returncode == 0, finished.stderr
+    assert list(results(tmp_path / "run")["masked"]) == ["attic/pool:items"]
+    assert "advice: masked cells of items.good are labels of the task good, also in" in (
+        finished.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.mask_share=0.1", "optimizer.mask_weight=0"], "expected an optimizer.mask_weight"),
+        (["data.mask_share=0.1", "data.task_weights=[1,1]"], "2 weights for 0 tasks and 1 pools"),
+    ],
+)
+def test_pools_that_would_learn_nothing_are_refused(changes, message):
+    with pytest.raises(config.ConfigError, match=message):
+        config.load(None, ["data.stores=a.store", "data.pools={ items = '' }", *changes])
+
+
 def test_a_run_of_pools_predicts_no_task(pretrained):
     with pytest.raises(config.ConfigError, match="a run of pools alone predicts no task"):
         confluence.open(pretrained).predict([], key="id", at="2024-01-01")

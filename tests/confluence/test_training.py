@@ -213,6 +213,9 @@ def test_files_that_a_run_would_replace_are_refused(tiny, tmp_path):
     for name in ("results.json", "metrics.jsonl"):
         (tmp_path / name).write_text("mine")
     (tmp_path / "notes.txt").write_text("no file of a run")
+    # What a refused run may leave is none.
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "versions.json").touch()
     finished = run(tiny, tmp_path)
     assert finished.returncode == 1
     message = (
@@ -221,7 +224,7 @@ def test_files_that_a_run_would_replace_are_refused(tiny, tmp_path):
     )
     assert message in finished.stderr
     assert (tmp_path / "results.json").read_text() == "mine"
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_a_checkpoint_of_other_data_is_refused(whole, tiny, tmp_path, tiny_config):

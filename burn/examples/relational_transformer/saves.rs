@@ -8,7 +8,7 @@ use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::ModuleRecord;
 use headwater::durable::{Disk, commit_folder};
 use headwater::plan::Cursor;
-use headwater::{Context, Error, Result};
+use headwater::{Context, Error, ErrorKind, Result};
 use headwater_burn::Loader;
 
 use crate::model::Model;
@@ -27,8 +27,8 @@ pub(crate) fn save(
     // What a killed process left.
     let _ = fs::remove_dir_all(&partial);
     fs::create_dir_all(&partial).map_err(|e| Error::io(&partial, "creating", e))?;
-    model.clone().into_record().save(partial.join("model.bpk")).map_err(record)?;
-    optimizer.to_record().save(partial.join("optimizer.bpk")).map_err(record)?;
+    model.clone().into_record().save(partial.join("model.bpk")).map_err(unsaved)?;
+    optimizer.to_record().save(partial.join("optimizer.bpk")).map_err(unsaved)?;
     loader.save_cursor(&partial.join("loader.cursor"))?;
     commit_folder(&Disk, &partial, &folder(run, step))?;
     let steps = steps(run)?;
@@ -76,6 +76,11 @@ pub(crate) fn steps(run: &Path) -> Result<Vec<u64>> {
 
 fn folder(run: &Path, step: u64) -> PathBuf {
     run.join(format!("step-{step:06}"))
+}
+
+fn unsaved(error: impl std::fmt::Display) -> Error {
+    let words = format!("saving a step: {error}; free some space, and go on with --resume");
+    Error::new(ErrorKind::Io, words)
 }
 
 fn record(error: impl std::fmt::Display) -> Error {

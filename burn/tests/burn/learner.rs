@@ -67,14 +67,22 @@ fn of_size(batch_size: u32) -> Settings {
 fn train(
     folder: &Path,
     first: &ModuleRecord,
-    (from, to): (Option<usize>, usize),
+    epochs: (Option<usize>, usize),
     loader: &Loader,
+) -> LearningResult<Tiny> {
+    train_with(folder, first, epochs, (loader, Arc::new(loader.evaluation(Split::Val))))
+}
+
+fn train_with(
+    folder: &Path,
+    first: &ModuleRecord,
+    (from, to): (Option<usize>, usize),
+    (loader, valid): (&Loader, Arc<dyn DataLoader<GraphBatch>>),
 ) -> LearningResult<Tiny> {
     let checkpoints = folder.join("checkpoint");
     let files = |name| FileCheckpointer::new(&checkpoints, name);
     let device = Device::flex().autodiff();
-    let valid = loader.evaluation(Split::Val);
-    let training = SupervisedTraining::new(folder, Arc::new(loader.clone()), Arc::new(valid))
+    let training = SupervisedTraining::new(folder, Arc::new(loader.clone()), valid)
         .with_custom_checkpointers(
             files("model"),
             files("optim"),
@@ -133,9 +141,22 @@ fn p2_a_learner_resumed_at_an_epoch_has_the_model_of_a_whole_run() {
         }
     }
     assert_eq!(resumed.cursor().position().get("train/step"), Some(80));
-    // Without the cursor, the second half would see the first batches again.
-    let fresh = train(&folder.path().join("fresh"), &first, (None, 2), &new());
-    assert_ne!(parameters(&fresh.model), parameters(&expected.model));
+}
+
+/// Neither a pass before the training nor a validation between two epochs counts as an epoch of it.
+#[test]
+fn p6_the_cursor_of_an_epoch_is_that_of_its_own_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let loader = loader(&of_size(32), (0, 1)).steps_per_epoch(5);
+    assert_eq!(loader.iter().map(Result::unwrap).count(), 5);
+    let valid = loader.clone().split(Split::Val).steps_per_epoch(2);
+    let trained = train_with(folder.path(), &first(), (None, 2), (&loader, Arc::new(valid)));
+    assert!(trained.error.is_none(), "{:?}", trained.error);
+    for epoch in 1..=2 {
+        let path = folder.path().join(format!("checkpoint/cursor-{epoch}.cursor"));
+        let CursorRecord(cursor) = CursorRecord::load(path).unwrap();
+        assert_eq!(cursor.position().get("train/step"), Some(5 + 5 * epoch));
+    }
 }
 
 /// Test 7: what fails in a loader ends the training with the loader's words.

@@ -200,6 +200,12 @@ impl Schema {
 
     fn check_task(&self, task: &Task) -> Result<()> {
         safe_name(&task.name, "; give the task another name")?;
+        if task.name.starts_with("pool:") {
+            return fail(
+                "expected a name that does not begin with \"pool:\", as those of pools do; give the task \
+                 another name",
+            );
+        }
         if task.strict && task.cell.is_some() {
             return fail(
                 "strict hides rows of the very observation time, and the seed of a cell task is such a \

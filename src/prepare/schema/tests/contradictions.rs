@@ -646,6 +646,14 @@ fn every_contradiction_has_its_message() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn no_task_is_called_as_a_pool() {
+    let text = GOOD.replace("name = \"top3\"", "name = \"pool:results\"");
+    assert_ne!(text, GOOD);
+    let error = Schema::parse(&text).unwrap_err().to_string();
+    assert!(error.contains("expected a name that does not begin with \"pool:\""), "{error}");
+}
+
 /// Under a wrong header, fields of two sections meet in one, further down.
 #[test]
 fn a_wrong_header_is_named_where_it_stands() {
