@@ -39,10 +39,10 @@ from headwater import _headwater
             'expected a string for data.visible_until, found 2022; write data.visible_until="2022"',
         ),
         (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
-        (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
+        (["data.task_weights=[1.0]"], "found 1 weights for 0 tasks"),
         (
             ["data.mask_share=0.1", "data.pools={ a = '' }", "data.task_weights=[1.0, 2.0]"],
-            "found 0 tasks, 1 pools and 2 weights",
+            "found 2 weights for 0 tasks and 1 pools",
         ),
         (["data.mask_share=-0.1"], "expected at least 0 for data.mask_share, found -0.1"),
         (["data.mask_share=1.0"], "expected less than 1 for data.mask_share, found 1.0: nothing"),
