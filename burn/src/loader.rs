@@ -13,7 +13,7 @@ use headwater::{Error, Result};
 
 use crate::batch::GraphBatch;
 use crate::feed::{Claim, Feed};
-use crate::slices::{Part, Refused, RefusedOnce, progress};
+use crate::slices::{Part, RefusedOnce, or_refused, progress};
 
 /// The endless stream of one split as a data loader of Burn.
 ///
@@ -164,16 +164,13 @@ impl DataLoader<GraphBatch> for Loader {
 
     /// Returns the loader of one of several devices.
     ///
-    /// Burn cuts the seeds into ranges; this loader deals them out in turn, as to ranks. So all slices have the
+    /// Burn cuts the seeds into ranges; this loader gives them to the devices in turn, as to ranks. So all slices have the
     /// same number of steps, and together they take each seed once. A slice has a sampler of its own, which
     /// begins where this loader stands.
     ///
     /// A slice that `split_dataloader` never asks for returns an error in place of batches.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<GraphBatch>> {
-        match self.part(start, end) {
-            Ok(part) => Arc::new(part),
-            Err(error) => Arc::new(Refused::new(error)),
-        }
+        or_refused(self.part(start, end))
     }
 }
 
@@ -268,10 +265,7 @@ impl DataLoader<GraphBatch> for EvaluationLoader {
 
     /// Returns the loader of one of several devices, as [`Loader::slice`] does.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<GraphBatch>> {
-        match self.part(start, end) {
-            Ok(part) => Arc::new(part),
-            Err(error) => Arc::new(Refused::new(error)),
-        }
+        or_refused(self.part(start, end))
     }
 }
 

@@ -60,15 +60,19 @@ impl Part {
     }
 }
 
-/// A loader that only says why it has no batches, because Burn's slices cannot fail.
-#[derive(Clone)]
-pub(crate) struct Refused(Arc<Error>);
-
-impl Refused {
-    pub(crate) fn new(error: Error) -> Self {
-        Self(Arc::new(error))
+/// Returns a slice, or a loader that says why there is none.
+pub(crate) fn or_refused<L: DataLoader<GraphBatch> + 'static>(
+    slice: Result<L>,
+) -> Arc<dyn DataLoader<GraphBatch>> {
+    match slice {
+        Ok(slice) => Arc::new(slice),
+        Err(error) => Arc::new(Refused(Arc::new(error))),
     }
 }
+
+/// A loader that only says why it has no batches, because Burn's slices cannot fail.
+#[derive(Clone)]
+struct Refused(Arc<Error>);
 
 impl DataLoader<GraphBatch> for Refused {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<GraphBatch> + 'a> {

@@ -89,7 +89,8 @@ def _labels_that_are_cells(metadata: Mapping[str, Any]) -> list[str]:
             found.append(
                 f"masked cells of {table['name']}.{column} are labels of the task {task['name']}, "
                 "also in its val and test rows: its scores by this run, and by runs that start "
-                "from it, would be too good"
+                "from it, would be too good; ignore the column in the schema, or do not score the "
+                "task"
             )
     return found
 

@@ -128,7 +128,7 @@ def test_p7_no_aggregate_tells_a_masked_value(with_means, tiny_config):
     assert hidden > 0
 
 
-def test_a_summary_tells_no_masked_value_either():
+def test_p7_no_summary_tells_a_masked_value():
     columns = [{"name": name, "index": at} for at, name in enumerate(("id", "net: worth", "paid"))]
     of_summary = ("count", "net: worth: mean", "net: worth: quantile 0.1", "paid: mean")
     tables = [

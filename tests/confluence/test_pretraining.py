@@ -238,7 +238,7 @@ def test_a_pool_whose_first_row_is_no_seed_has_results(attic, tiny, tmp_path):
         (["data.mask_share=0.1", "data.task_weights=[1,1]"], "2 weights for 0 tasks and 1 pools"),
     ],
 )
-def test_pools_that_would_learn_nothing_are_refused(changes, message):
+def test_settings_of_pools_that_cannot_be_are_refused(changes, message):
     with pytest.raises(config.ConfigError, match=message):
         config.load(None, ["data.stores=a.store", "data.pools={ items = '' }", *changes])
 

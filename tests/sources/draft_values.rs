@@ -124,8 +124,8 @@ fn a_few_texts_among_numbers_or_times_get_a_note() {
         "day = \"text\" # 2 values are texts such as \"soon\"; the others are times: correct \
          those fields to use the column as a time\n",
         "cost = \"text\"\n",
-        "plan = \"timestamp\" # 9999-12-31 is among the times; clear it where it stands for none: as \
-         the time of a row, it hides the row until then\n",
+        "plan = \"timestamp\" # 9999-12-31 is among the times, and a row of this time is hidden until \
+         then; clear it if it means that there is no time\n",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

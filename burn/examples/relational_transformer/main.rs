@@ -30,7 +30,7 @@ use training::MICRO_BATCHES;
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 const USAGE: &str =
-    "say relational_transformer STORE --out RUN [--resume] [--stop-after STEP] [--workers N]";
+    "usage: relational_transformer STORE --out RUN [--resume] [--stop-after STEP] [--workers N]";
 
 const STEPS: u64 = 400;
 const SAVE_EVERY: u64 = 100;

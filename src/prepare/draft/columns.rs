@@ -204,11 +204,10 @@ fn odd_times(profile: &Profile) -> Option<String> {
     let sensible = -30_610_224_000_000_000..16_725_225_600_000_000;
     let (first, last) = profile.time_range?;
     let odd = [last, first].into_iter().find(|time| !sensible.contains(time))?;
-    let hides =
-        if odd == last { ": as the time of a row, it hides the row until then" } else { "" };
+    let hides = if odd == last { ", and a row of this time is hidden until then" } else { "" };
     let shown = time_text(odd);
     let shown = shown.strip_suffix(" 00:00:00").unwrap_or(&shown);
-    Some(format!("{shown} is among the times; clear it where it stands for none{hides}"))
+    Some(format!("{shown} is among the times{hides}; clear it if it means that there is no time"))
 }
 
 /// Returns the number of distinct values if they are few and repeat.
