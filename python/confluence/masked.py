@@ -56,13 +56,12 @@ def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
 
 
 def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
-    """Returns a line for each pool, and for each column, that tells what is later scored.
+    """Returns a line for each pool with rows that are later scored.
 
     A run that starts from these parameters would know of the rows that its scores are of.
     """
     found = []
     for metadata in (store.metadata() for store in stores):
-        found += _labels_that_are_cells(metadata) if data.mask_share else []
         until, names = metadata.get("statistics_until"), {of["name"] for of in metadata["tables"]}
         for pool, time in data.pools.items():
             database, _, table = pool.rpartition("/")
@@ -76,22 +75,6 @@ def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
                     f"{metadata['database']} ends: scores of its tasks by a model that starts from "
                     f'this run would be too good; set data.visible_until="{end}"'
                 )
-    return found
-
-
-def _labels_that_are_cells(metadata: Mapping[str, Any]) -> list[str]:
-    """Returns a line for each task whose labels are cells, which may be masked in any row."""
-    found = []
-    for task in metadata["tasks"]:
-        if "cell" in task["target"]:
-            table = metadata["tables"][task["anchor"]]
-            column = table["columns"][task["target"]["cell"]["column"]]["name"]
-            found.append(
-                f"masked cells of {table['name']}.{column} are labels of the task {task['name']}, "
-                "also in its val and test rows: its scores by this run, and by runs that start "
-                "from it, would be too good; ignore the column in the schema, or do not score the "
-                "task"
-            )
     return found
 
 

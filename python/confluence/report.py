@@ -115,7 +115,10 @@ def _figure(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
         panels.append((by_type, "loss of masked cells, validation"))
     rows = -(-len(panels) // 2)
     figure = Figure(figsize=(10, 3.5 * rows), layout="constrained")
-    for axes, (curves, title) in zip(figure.subplots(rows, 2).flat, panels, strict=False):
+    grid = figure.subplots(rows, 2).ravel()
+    for unused in grid[len(panels) :]:
+        unused.remove()
+    for axes, (curves, title) in zip(grid, panels, strict=False):
         axes.set_title(title)
         axes.set_xlabel("step")
         for name, points in sorted(curves.items()):

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import grain
-
 from headwater._headwater import InvalidArgument, PlanMismatch
+from headwater._optional import installed_by
 from headwater._streams import Path
 from headwater.events import Events
 from headwater.sampler import Batch, Sampler, Split
+
+with installed_by("pip install grain"):
+    import grain
 
 
 class SamplerDataset(grain.IterDataset):  # type: ignore[misc]

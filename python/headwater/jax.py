@@ -6,15 +6,18 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax.experimental import multihost_utils
 
 from headwater._alias import alias
 from headwater._headwater import InvalidArgument
+from headwater._optional import installed_by
 from headwater.reduce import GramJob, Reduction, Worker
+
+with installed_by("pip install jax"):
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import multihost_utils
 
 _LENGTH_BYTES = 8
 
@@ -25,6 +28,9 @@ def arrays(batch: Mapping[str, npt.NDArray[Any]]) -> dict[str, jax.Array | npt.N
     They share the memory of the batch, which is reused after the last of them is deleted.
     `jax.device_put` transfers them to an accelerator. Arrays of 64 bits, such as `obs_time`, stay
     NumPy arrays unless `jax_enable_x64` is set, because JAX would cut them to 32 bits.
+
+    `jnp.from_dlpack` itself refuses the arrays of a batch: they are read-only, and it asks for a
+    version of DLPack that cannot say so.
 
     Example:
         >>> batch = headwater.jax.arrays(sampler.next_train_batch())  # doctest: +SKIP

@@ -16,12 +16,14 @@ import base64
 import sys
 from typing import Any
 
-from grain.experimental import ElasticIterator
-
 from headwater._headwater import InvalidArgument
+from headwater._optional import installed_by
 from headwater._streams import Path
 from headwater.events import Events
 from headwater.sampler import Batch, Split
+
+with installed_by("pip install grain"):
+    from grain.experimental import ElasticIterator
 
 # The tensors that MaxText's step takes.
 _TENSORS = (

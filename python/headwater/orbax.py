@@ -13,11 +13,13 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-import orbax.checkpoint as ocp
-
 from headwater._headwater import InvalidArgument, PlanMismatch
+from headwater._optional import installed_by
 from headwater.events import Events
 from headwater.sampler import Sampler
+
+with installed_by("pip install orbax-checkpoint"):
+    import orbax.checkpoint as ocp
 
 
 def save_args(sampler: Sampler | Events, step: int | None = None) -> ocp.args.JsonSave:

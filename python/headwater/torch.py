@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.utils.data
 
 from headwater._alias import alias
 from headwater._headwater import InvalidArgument
+from headwater._optional import installed_by
 from headwater.events import Events
 from headwater.sampler import Sampler, Split
+
+with installed_by("pip install torch"):
+    import torch
+    import torch.utils.data
 
 # PyTorch stores these types, but supports neither indexing nor addition for them.
 _WIDER = {"uint16": np.int32, "uint32": np.int64}

@@ -151,9 +151,8 @@ impl Orders {
         readable: &[Range<u64>],
         now: u64,
     ) -> Option<(Range<u64>, WorkerCursor)> {
-        let place = self
-            .next_waiting(rank, readable)
-            .or_else(|| self.first_of(&self.unconfirmed, rank, readable));
+        let place =
+            self.next_waiting(rank, readable).or_else(|| self.next_unconfirmed(rank, readable));
         let place = match place {
             Some(place) => place,
             None => {
@@ -242,17 +241,18 @@ impl Orders {
         self.passed_over.iter().map(|(rank, late)| (*rank, late))
     }
 
-    fn first_of(
-        &self,
-        places: &BTreeSet<usize>,
-        rank: u32,
-        readable: &[Range<u64>],
-    ) -> Option<usize> {
-        let is_for = |place: &usize| {
-            let order = &self.all[*place];
-            !order.has_rank(rank) && can_read(readable, &order.chunks)
-        };
-        places.iter().copied().find(is_for)
+    /// The lowest order that one rank has folded, and no other one folds now.
+    fn next_unconfirmed(&self, rank: u32, readable: &[Range<u64>]) -> Option<usize> {
+        let mut free = self.unconfirmed.iter().copied();
+        free.find(|&place| {
+            self.all[place].assigned.is_empty() && self.is_for(place, rank, readable)
+        })
+    }
+
+    /// Whether a rank can fold an order, and neither does nor did.
+    fn is_for(&self, place: usize, rank: u32, readable: &[Range<u64>]) -> bool {
+        let order = &self.all[place];
+        !order.has_rank(rank) && can_read(readable, &order.chunks)
     }
 
     /// The time in milliseconds after which an order is late.
@@ -266,7 +266,7 @@ impl Orders {
             let since = self.all[place].assigned.iter().map(|(_, since)| *since).max();
             since.is_some_and(|since| now.saturating_sub(since) > patience)
         });
-        self.first_of(&late.collect(), rank, readable)
+        late.filter(|&place| self.is_for(place, rank, readable)).min()
     }
 
     /// Records that a rank folded these chunks, and the digest of the portion.

@@ -132,7 +132,7 @@ impl Versions {
                 version.clone_from(own);
             }
         }
-        self.folded.sort();
+        // Those of one file stand together, and are the same now.
         self.folded.dedup();
     }
 

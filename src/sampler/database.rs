@@ -1,13 +1,14 @@
 //! A store as the walk needs it: the relations of each table, and the cells of its rows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::plan::Plan;
 use crate::store::{
-    AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, KnownMetadata, Relation,
-    SemanticType, Store, TableMetadata, TimeMetadata,
+    AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, KnownMetadata, Metadata,
+    Relation, SemanticType, Store, TableMetadata, TargetMetadata, TimeMetadata,
 };
 
 /// An open store, with the shape of every table for the walk.
@@ -74,8 +75,8 @@ pub(super) struct ColumnShape {
     pub column_id: i32,
     /// The z-score of a timestamp column.
     pub time: ZScore,
-    /// Whether its cells may be masked: no model predicts an identifier, and the time of a row is told by
-    /// other tensors.
+    /// Whether its cells may be masked: no model predicts an identifier, the time of a row is told by other
+    /// tensors, and a label of a test row is nothing to learn from.
     pub may_be_masked: bool,
 }
 
@@ -128,6 +129,10 @@ impl Database {
                 shape.columns[column as usize].may_be_masked = false;
             }
         }
+        let labels = labels(metadata);
+        for &(table, column) in &labels {
+            tables[table as usize].columns[column as usize].may_be_masked = false;
+        }
         for (index, relation) in (0..).zip(&metadata.relations) {
             let (child, parent) = (relation.child, relation.parent);
             tables[child as usize].parents.push(TableRelation { index, table: parent });
@@ -135,9 +140,16 @@ impl Database {
         }
         for (number, aggregate) in (0..).zip(&metadata.aggregates) {
             let relation = &metadata.relations[aggregate.relation as usize];
+            let is_of_labels = match aggregate.value {
+                AggregateValue::Mean { column } => labels.contains(&(relation.child, column)),
+                _ => false,
+            };
             tables[relation.parent as usize].aggregates.push(AggregateShape {
                 number,
-                column: ColumnShape::number(aggregate.index),
+                column: ColumnShape {
+                    may_be_masked: !is_of_labels,
+                    ..ColumnShape::number(aggregate.index)
+                },
                 relation: TableRelation { index: aggregate.relation, table: relation.child },
                 window_us: aggregate.window_us,
                 value: aggregate.value,
@@ -146,6 +158,12 @@ impl Database {
                     aggregate,
                 ),
             });
+        }
+        for summary in &metadata.summaries {
+            if summary.columns.iter().any(|&column| labels.contains(&(summary.of, column))) {
+                let columns = &mut tables[summary.table as usize].columns;
+                columns.iter_mut().for_each(|column| column.may_be_masked = false);
+            }
         }
         let summaries = metadata.summaries.iter().map(|summary| SummaryShape {
             relation: TableRelation { index: summary.relation, table: summary.table },
@@ -178,6 +196,17 @@ impl Database {
     pub(super) fn relation(&self, relation: TableRelation) -> &Relation {
         &self.store.relations()[relation.index as usize]
     }
+}
+
+/// Returns the columns of the store whose cells are labels of a task, or tell them: as table and place.
+fn labels(metadata: &Metadata) -> BTreeSet<(u32, u32)> {
+    let mut found = BTreeSet::new();
+    for task in &metadata.tasks {
+        if let TargetMetadata::Cell { column, hide } = &task.target {
+            found.extend(hide.iter().chain([column]).map(|&column| (task.anchor, column)));
+        }
+    }
+    found
 }
 
 /// Returns how long after its row a value of the column of a mean is known.

@@ -17,7 +17,8 @@ const PARTS: f64 = 65_536.0;
 /// Which cells of a sequence are masked beside its target.
 ///
 /// Every cell has the same chance, but for those that tell nothing (padding, NULL), that no model
-/// predicts (identifiers), or that other tensors tell (the column of the row's own time).
+/// predicts (identifiers), that other tensors tell (the column of the row's own time), or that are labels:
+/// whoever learnt from the cells of a task's target has learnt from those of its test rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masks {
     /// Of 65,536 cells so many are masked.

@@ -467,6 +467,96 @@ mod tests {
         }
     }
 
+    /// The links of a changed copy are those of its own rows, by time and row; so are the totals.
+    #[test]
+    fn p7_a_changed_copy_has_the_links_and_totals_of_its_rows() {
+        let store = small();
+        let aggregates = &store.metadata().aggregates;
+        for (after, seed) in [(0, 1), (20 * crate::days::DAY_US, 2), (i64::MIN + 2, 3)] {
+            let (changed, _) = store.changed(&Change::Later { after }, seed).unwrap();
+            for (number, relation) in changed.relations().iter().enumerate() {
+                let table = &changed.tables()[relation.metadata().child as usize];
+                let rows: Vec<_> =
+                    (0..table.row_count()).map(|row| table.row(row).unwrap()).collect();
+                let parents = changed.tables()[relation.metadata().parent as usize].row_count();
+                for parent in 0..parents {
+                    let is_child =
+                        |row: &u32| relation.parent(&rows[*row as usize]).unwrap() == Some(parent);
+                    let mut expected: Vec<u32> = (0..table.row_count()).filter(is_child).collect();
+                    expected.sort_by_key(|&row| (rows[row as usize].time(), row));
+                    let children = relation.children(parent).unwrap();
+                    assert_eq!(children.rows().unwrap(), expected);
+                    for (place, row) in expected.iter().enumerate() {
+                        let time = children.time(place).unwrap();
+                        assert!(time.is_none_or(|time| time == rows[*row as usize].time()));
+                    }
+                    for column in summed_columns(aggregates, number) {
+                        let values = expected
+                            .iter()
+                            .map(|row| fixed_point(rows[*row as usize].cell(column as usize)));
+                        let values: Vec<i64> = values.flatten().map(i64::from).collect();
+                        let total = children.total(column, 0, expected.len()).unwrap().unwrap();
+                        assert_eq!(total.sum, values.iter().sum::<i64>());
+                        // A column without NULL has no counts; there a new NULL counts as 0.
+                        let has_null = table.metadata().columns[column as usize].null_count > 0;
+                        let count = if has_null { values.len() } else { expected.len() };
+                        assert_eq!(total.count as usize, count);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The different rows and the digest of each changed copy below.
+    const EXPECTED: [&str; 21] = [
+        "6 21e313342e14c5c7",
+        "6 b9a6baecae849111",
+        "6 21e313342e14c5c7",
+        "6 b9a6baecae849111",
+        "3 c3b8f1828ff82868",
+        "3 0f12c97a9b3ca94f",
+        "0 375a8ed821a039e2",
+        "0 683944686f76efe3",
+        "1 ae723a2f61c4bc0d",
+        "1 3e7e259c6adb522f",
+        "1 97f5e6140196347d",
+        "1 9f3e4151595ee905",
+        "1 b79f406bbebc18f9",
+        "1 be37ad6ebe573f7e",
+        "1 2a5b7467f35ec8bb",
+        "1 3ea403d5fd26a326",
+        "1 6ff1420dc16e02d3",
+        "1 fafdfd01f3dec491",
+        "1 299bd14b8af29494",
+        "1 d9a0515a0e91018c",
+        "1 332145b0712593be",
+    ];
+
+    /// An audit says the same of a store wherever it runs.
+    #[test]
+    fn p7_the_bytes_of_changed_copies_are_those_of_their_seed() {
+        let store = small();
+        let digest = |change: &Change<'_>, seed| {
+            let (changed, rows) = store.changed(change, seed).unwrap();
+            let all: Vec<u8> = bytes(&changed).into_iter().flat_map(|(_, bytes)| bytes).collect();
+            (rows, crate::Digest::of(&all).to_string()[..16].to_owned())
+        };
+        let mut found = Vec::new();
+        for after in [i64::MIN + 2, 0, 20 * crate::days::DAY_US, 40 * crate::days::DAY_US] {
+            found.extend([1, 2].map(|seed| digest(&Change::Later { after }, seed)));
+        }
+        for (table, of) in (0..).zip(store.tables()) {
+            let columns: Vec<u32> = (0..of.metadata().columns.len() as u32).collect();
+            found.extend(
+                (0..of.row_count())
+                    .map(|row| digest(&Change::Cells { table, row, columns: &columns }, 1)),
+            );
+        }
+        let found: Vec<String> =
+            found.into_iter().map(|(rows, digest)| format!("{rows} {digest}")).collect();
+        assert_eq!(found, EXPECTED);
+    }
+
     #[test]
     fn another_number_is_another() {
         let mut random = Stream::new(1, Purpose::Audit, [0; 3]);

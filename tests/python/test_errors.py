@@ -2,6 +2,8 @@
 
 import errno
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow
@@ -119,3 +121,19 @@ def test_a_cursor_shows_its_plan_and_position():
 def test_a_bad_cursor_is_refused(name, kind):
     with pytest.raises(kind):
         headwater.Cursor.read(CURSORS / "bad" / f"cursor-{name}.cursor")
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "command"),
+    [
+        ("torch", "torch", "pip install torch"),
+        ("jax", "jax", "pip install jax"),
+        ("grain", "grain", "pip install grain"),
+        ("orbax", "orbax", "pip install orbax-checkpoint"),
+        ("maxtext", "grain", "pip install grain"),
+    ],
+)
+def test_a_module_whose_library_is_missing_says_how_to_install_it(module, library, command):
+    program = f"import sys; sys.modules[{library!r}] = None; import headwater.{module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(f"; install it: {command}"), done.stderr

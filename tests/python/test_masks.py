@@ -16,7 +16,28 @@ IDENTIFIER, TEXT = 0, 5
 NO_PLACE = 65535
 
 
-def expected_masks(batch, row, settings, task, times):
+def labels(metadata):
+    """Returns the columns whose cells are labels in some row, or are made of them."""
+    tables = metadata["tables"]
+    found = set()
+    for task in metadata["tasks"]:
+        if "cell" in task["target"]:
+            cell, columns = task["target"]["cell"], tables[task["anchor"]]["columns"]
+            found |= {columns[at]["index"] for at in [cell["column"], *cell.get("hide", [])]}
+    made = set()
+    for aggregate in metadata["aggregates"]:
+        if "mean" in aggregate["value"]:
+            child = tables[metadata["relations"][aggregate["relation"]]["child"]]
+            if child["columns"][aggregate["value"]["mean"]["column"]]["index"] in found:
+                made.add(aggregate["index"])
+    for summary in metadata.get("summaries", []):
+        of = tables[summary["of"]]["columns"]
+        if any(of[at]["index"] in found for at in summary["columns"]):
+            made |= {column["index"] for column in tables[summary["table"]]["columns"]}
+    return found | made
+
+
+def expected_masks(batch, row, settings, task, never):
     """Returns the places of the masked cells of a sequence in the first epoch."""
     identity = (name_identity(task), 0, int(batch["seed_row"][row]))
     words = Stream(settings["seed"], MASKED_CELL, identity)
@@ -28,7 +49,7 @@ def expected_masks(batch, row, settings, task, times):
         told = ["is_padding", "is_null", "is_target"]
         may_be = not any(batch[name][row, at] for name in told) and kind != IDENTIFIER
         may_be &= settings["mask_texts"] or kind != TEXT
-        may_be &= batch["column_ids"][row, at] not in times
+        may_be &= batch["column_ids"][row, at] not in never
         if may_be and (word & 0xFFFF) < share:
             places.append(at)
     return places[: settings["mask_most"]]
@@ -60,14 +81,16 @@ def test_masks_are_those_of_the_twin(store_path, texts, share, most):
         store_path, tasks=["price"], pools=["orders"], default_batch_size=8, max_rows=16,
         default_sequence_length=64, **settings,
     ) as sampler:  # fmt: skip
-        tables = sampler.database_metadata()["tables"]
+        metadata = sampler.database_metadata()
+        tables = metadata["tables"]
         in_columns = [t for t in tables if t["time"] and "column" in t["time"]]
         times = {t["columns"][t["time"]["column"]["column"]]["index"] for t in in_columns}
         assert times
+        assert labels(metadata)
         for task in sampler.tasks:
             for _, batch in zip(range(12), sampler.evaluate("val", [task]), strict=False):
                 for row in np.flatnonzero(batch["seq_weight"]):
-                    places = expected_masks(batch, row, settings, task, times)
+                    places = expected_masks(batch, row, settings, task, times | labels(metadata))
                     listed = places + [NO_PLACE] * (most - len(places))
                     assert batch["masked_pos"][row].tolist() == listed
                     assert np.flatnonzero(batch["is_masked"][row]).tolist() == places

@@ -155,3 +155,34 @@ fn a_job_that_begins_anew_needs_a_folder_without_checkpoints() {
     let made = folder.0.join("of another job/checkpoints");
     Checkpoints::new(&made).unwrap().check_empty().unwrap();
 }
+
+#[test]
+fn checkpoints_of_doubtful_sums_are_removed_and_nothing_else() {
+    let (folder, newest) = two_checkpoints("discarded");
+    fs::write(folder.0.join("notes.txt"), "of a person").unwrap();
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    checkpoints.discard().unwrap();
+    checkpoints.check_empty().unwrap();
+    assert!(!newest.exists() && folder.0.join("notes.txt").exists());
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_when_the_folder_is_opened() {
+    let (folder, newest) = two_checkpoints("abandoned");
+    let left = newest.with_file_name(".fold-000000000009.portion.0.partial");
+    fs::write(&left, b"of a killed run").unwrap();
+    Checkpoints::new(&folder.0).unwrap();
+    assert!(newest.exists() && !left.exists());
+}
+
+#[test]
+fn p6_of_several_damaged_checkpoints_the_newest_is_named() {
+    let (folder, newest) = two_checkpoints("all-damaged");
+    for path in [&newest, &newest.with_file_name("fold-000000000004.portion")] {
+        fs::write(path, b"HWFOLD").unwrap();
+    }
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    let error = checkpoints.resume(&mut reduction(&job(10, 1))).unwrap_err().to_string();
+    let words = format!("every checkpoint is damaged; checkpoint {}", newest.display());
+    assert!(error.starts_with(&words), "{error}");
+}

@@ -1,6 +1,7 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
 mod checkpoints;
+mod coordinator;
 mod golden;
 mod holes;
 mod manifest;
@@ -21,11 +22,12 @@ mod stream;
 mod team;
 mod versions;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use headwater::fold::gram::{Chunk, Triangle};
 use headwater::fold::{Gram, Node, Rows, Statistic, Tree};
 use headwater::plan::Plan;
+use headwater::progress::Progress;
 use headwater::reducer::{Blocks, Job, Portion, Reduction, Sourced};
 use headwater::{Digest, ErrorKind};
 use proptest::prelude::*;
@@ -83,6 +85,28 @@ fn plainly(job: &Job, data: &[f64]) -> Triangle {
 
 fn bits(triangle: &Triangle) -> Vec<u64> {
     triangle.values().iter().map(|value| value.to_bits()).collect()
+}
+
+/// Counts what is begun and done.
+#[derive(Default)]
+struct Counting(Mutex<Vec<(String, Option<u64>, u64)>>);
+
+impl Counting {
+    /// What was begun, with its total and how much of it was done.
+    fn told(self) -> Vec<(String, Option<u64>, u64)> {
+        self.0.into_inner().unwrap()
+    }
+}
+
+impl Progress for Counting {
+    fn begin(&self, what: &str, total: Option<u64>) {
+        self.0.lock().unwrap().push((what.to_owned(), total, 0));
+    }
+
+    fn advance(&self, count: u64) -> headwater::Result<()> {
+        self.0.lock().unwrap().last_mut().expect("something was begun").2 += count;
+        Ok(())
+    }
 }
 
 proptest! {

@@ -66,7 +66,7 @@ pub(crate) fn open(path: &Path, format: MatrixFormat) -> headwater::Result<Matri
 
 /// Demands that a matrix is refused, with these words.
 #[track_caller]
-pub(crate) fn refused(opened: headwater::Result<Matrix>, kind: ErrorKind, words: &str) {
+pub(crate) fn refused<T>(opened: headwater::Result<T>, kind: ErrorKind, words: &str) {
     let Err(error) = opened else { panic!("opened; expected: {words}") };
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(words), "{error}\nexpected: {words}");

@@ -1,9 +1,15 @@
 //! Messages between ranks arrive as they were sent, or are refused.
 
-use headwater::ErrorKind;
+use headwater::fold::gram::Triangle;
+use headwater::fold::{Gram, Node, Tree};
+use headwater::matrix::{Element, Matrix, MatrixFormat};
 use headwater::plan::Assignment;
 use headwater::reducer::wire::{Failure, JobEnd, Order, Report};
-use headwater::reducer::{Blocks, WorkerCursor};
+use headwater::reducer::{Blocks, FileVersion, OfMatrix, Portion, Source, Sourced, WorkerCursor};
+use headwater::{Digest, ErrorKind};
+
+use crate::matrix::Folder;
+use crate::{COLUMNS, job, leaf, reduction, rows};
 
 const KINDS: [ErrorKind; 11] = [
     ErrorKind::Io,
@@ -70,4 +76,72 @@ fn p6_bytes_that_are_no_message_are_refused() {
     refused(Order::decode(&longer[..longer.len() - 2]).unwrap_err());
     refused(Order::decode(&[end[0], end[1] + 1]).unwrap_err());
     refused(Order::decode(&[end[0], end[1], 0]).unwrap_err());
+}
+
+/// A portion can be larger than what is free beside it.
+#[test]
+fn a_report_has_the_memory_of_its_portion() {
+    let (job, data) = (job(12, 1), rows(12));
+    let mut tree = Tree::new(job.chunk_count());
+    for chunk in [0, 2, 3, 7] {
+        tree.insert(Node::leaf(chunk).unwrap(), leaf(&job, &data, chunk)).unwrap();
+    }
+    let versions = versions_of_a_file();
+    let gram = Gram::new(COLUMNS).unwrap();
+    let portion = Portion::of(&job, &gram).encode(tree.nodes(), &versions).unwrap();
+    let (place, length) = (portion.as_ptr(), portion.len());
+    let report = Report::folded(portion, &cursor(), 5);
+    assert_eq!((report.as_ptr(), report.capacity()), (place, report.len()));
+    assert!(report.len() > length);
+}
+
+/// The version of the rows of a file that there is.
+fn versions_of_a_file() -> Vec<FileVersion> {
+    let folder = Folder::new("versions");
+    let path = folder.file("x.f64", bytemuck::cast_slice(&rows(12)));
+    let format = MatrixFormat::Raw { element: Element::F64, columns: COLUMNS };
+    let matrix = Matrix::open(&[path], &format).unwrap();
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let source = OfMatrix::new(Gram::new(COLUMNS).unwrap(), matrix, job(12, 1), threads);
+    let versions = source.opened_versions();
+    assert_eq!(versions.len(), 1);
+    versions
+}
+
+#[test]
+fn p6_versions_that_repeat_or_come_in_another_order_are_damage() {
+    let (job, gram) = (job(12, 1), Gram::new(COLUMNS).unwrap());
+    let one = versions_of_a_file().remove(0);
+    let other = |place, path: &str| FileVersion { place, path: path.to_owned(), ..one.clone() };
+    let (a, b, c) = (other(0, "a"), other(1, "b"), other(1, "c"));
+    let decoded = |versions: &[FileVersion]| {
+        let none = Tree::<Sourced<Triangle>>::new(job.chunk_count());
+        let portion = Portion::of(&job, &gram);
+        portion.decode(&portion.encode(none.nodes(), versions).unwrap()).map(|(found, _)| found)
+    };
+    let right = [a.clone(), b.clone(), c.clone()];
+    assert_eq!(decoded(&right).unwrap(), right);
+    for wrong in [[a.clone(), a.clone(), b.clone()], [a, c, b]] {
+        assert_eq!(decoded(&wrong).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+/// Chunks that arrive twice must have the same sums, and be of the same rows.
+#[test]
+fn p6_the_same_sums_of_other_rows_and_other_sums_of_the_same_rows_are_refused() {
+    let (job, data) = (job(4, 1), rows(4));
+    let right = leaf(&job, &data, 1);
+    let other_rows = Sourced { rows: Digest::of(b"others"), ..right.clone() };
+    let other_sums = Sourced { rows: right.rows, ..leaf(&job, &data, 2) };
+    let node = Node::leaf(1).unwrap();
+    let gram = Gram::new(COLUMNS).unwrap();
+    for wrong in [other_rows, other_sums] {
+        let mut whole = reduction(&job);
+        whole.insert(node, right.clone()).unwrap();
+        whole.insert(node, right.clone()).unwrap();
+        assert_eq!(whole.insert(node, wrong.clone()).unwrap_err().kind(), ErrorKind::Corrupt);
+        let nodes = [(node, &wrong)];
+        let portion = Portion::of(&job, &gram).encode(nodes.into_iter(), &[]).unwrap();
+        assert_eq!(whole.receive(&portion).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
 }

@@ -17,6 +17,8 @@ use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{ColumnMoments, Gram, Statistic};
 use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
+use headwater::plan::Plan;
+use headwater::reducer::{CrossOfMatrices, Job, OfMatrix, Source};
 use proptest::prelude::*;
 
 use crate::matrix::{Folder, gram, npy, open, refused};
@@ -211,6 +213,26 @@ fn nulls_are_counted_by_statistics_and_rejected_by_products() {
     let read = matrix.read(3..8).unwrap();
     let error = Gram::new(2).unwrap().leaf(&Chunk::of(read.rows().unwrap())).unwrap_err();
     assert!(error.to_string().contains("found NULL in row 2 of the chunk, column 1"), "{error}");
+}
+
+#[test]
+fn a_null_in_a_product_is_named_by_file_row_and_column() {
+    let folder = Folder::new("null-of-product");
+    let (path, whole) = (folder.0.join("t.parquet"), folder.0.join("whole.parquet"));
+    let holed: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(3.0), None]));
+    write(&path, 3, vec![("a", floats(0, 4)), ("b", holed)]);
+    write(&whole, 3, vec![("a", floats(0, 4)), ("b", floats(0, 4))]);
+    let matrix = || Matrix::open(&[whole.clone(), path.clone()], &named(&["a", "b"])).unwrap();
+    let threads = || rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let job = Job::new(Plan::new(), 8, 2).unwrap();
+    let words = "t.parquet: row 1, column 1: expected a number, found NULL";
+    let gram = OfMatrix::new(Gram::new(2).unwrap(), matrix(), job.clone(), threads());
+    assert_eq!(gram.leaves(0..2).unwrap().len(), 2);
+    refused(gram.leaves(0..4), ErrorKind::Data, words);
+    let cross = CrossOfMatrices::new(matrix(), matrix(), job.clone(), threads()).unwrap();
+    refused(cross.leaves(2..3), ErrorKind::Data, words);
+    let moments = ColumnMoments::new(vec![0.0; 2]).unwrap();
+    assert_eq!(OfMatrix::new(moments, matrix(), job, threads()).leaves(0..4).unwrap().len(), 4);
 }
 
 #[test]

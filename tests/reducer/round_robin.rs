@@ -253,3 +253,23 @@ fn p6_a_cursor_of_another_worker_or_job_is_refused_by_field() {
         assert!(begin(1, 3).resume(&of, &data, &flipped).is_err(), "bit {at}");
     }
 }
+
+#[test]
+fn more_rows_than_a_rank_owns_are_refused_with_those_that_are_left() {
+    let job = job(10, 3);
+    let of = |rank, world| {
+        let blocks = Blocks::new(job.chunk_count(), 0).unwrap();
+        OwnRows::new(&job, blocks, Assignment::new(rank, world).unwrap())
+    };
+    of(0, 1).check_count(4, 6).unwrap();
+    // Rank 1 of 2 has chunks 1 and 3: rows 3 to 5, and 9.
+    of(1, 2).check_count(4, 3).unwrap();
+    for (rank, world, count, words) in [
+        (0, 1, 7, "at most 6 more of the 10 rows of the job, found 7"),
+        (1, 2, 4, "at most 3 more of the 4 rows of rank 1 of 2, found 4"),
+    ] {
+        let error = of(rank, world).check_count(4, count).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

@@ -13,7 +13,7 @@ use headwater::fold::{
 };
 use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
 use headwater::plan::{Plan, Setting};
-use headwater::reducer::{Blocks, CrossOfMatrices, Job, OfMatrix, OfRows, Source};
+use headwater::reducer::{Blocks, CrossOfMatrices, Job, OfMatrix, OfRows, Policy, Source};
 
 use crate::matrix::{Folder, npy, numbers};
 
@@ -237,4 +237,56 @@ fn blocks_are_as_large_as_they_may_be() {
     assert_eq!(Blocks::for_ranks(1024, 2, 9).chunks_each(), 8);
     assert_eq!(Blocks::for_ranks(5, 2, u64::MAX).chunks_each(), 1);
     assert_eq!(Blocks::for_ranks(64, 0, u64::MAX).chunks_each(), 64);
+}
+
+#[test]
+fn chunks_within_rows_are_those_of_which_no_row_is_missing() {
+    let job = Job::new(Plan::new(), 10, 3).unwrap();
+    let within = |rows: &[Range<u64>]| job.chunks_within(rows.to_vec());
+    assert_eq!(within(&[1..8, 9..10]), [1..2, 3..4]);
+    assert_eq!(within(&[0..7]), std::slice::from_ref(&(0..2)));
+    assert_eq!(within(&[4..5]), [0..0; 0]);
+    assert_eq!(within(&[0..10]), std::slice::from_ref(&(0..4)));
+}
+
+/// A block takes about a second of all threads, or longer where a partial is large.
+#[test]
+fn blocks_are_as_long_as_their_operations_and_partials_ask() {
+    let folder = Folder::new("policy");
+    let chunks_each = |columns: usize, (ranks, threads_each), chunk_operations| {
+        let values = vec![0.0; ROWS * columns];
+        let matrix = opened(&files(&folder, &format!("x{columns}-"), &values, &[]));
+        let gram = Gram::new(columns).unwrap();
+        let job = Job::new(Plan::new(), 1 << 30, 1).unwrap();
+        let source = OfMatrix::new(gram, matrix, job.clone(), threads());
+        let policy = Policy::for_job(&job, &source, (ranks, threads_each), chunk_operations);
+        assert_eq!((policy.ranks, policy.audited_per_mille), (ranks, 0));
+        policy.blocks.chunks_each()
+    };
+    // 2e10 operations for each thread, in chunks of 1e9.
+    assert_eq!(chunks_each(3, (4, 2), 1e9), 32);
+    assert_eq!(chunks_each(3, (4, 4), 1e9), 64);
+    // 500 columns are 125,250 sums: of 1,000 ranks 1 GB, for which a thread has 1e11 operations.
+    assert_eq!(chunks_each(500, (1000, 2), 1e9), 128);
+    assert_eq!(chunks_each(500, (100, 2), 1e9), 32);
+}
+
+/// So wide that all threads share a chunk.
+#[test]
+fn p1_a_wide_gram_matrix_has_the_leaves_of_its_rows() {
+    let folder = Folder::new("wide");
+    let columns = 1024;
+    let values = numbers(ROWS * columns);
+    let matrix = opened(&files(&folder, "x", &values, &[5]));
+    let source = OfMatrix::new(Gram::new(columns).unwrap(), matrix, job(), threads());
+    let gram = Gram::new(columns).unwrap();
+    let leaves = source.leaves(1..3).unwrap();
+    assert_eq!(leaves.len(), 2);
+    for (chunk, sourced) in (1..3).zip(leaves) {
+        let part = &values[chunk * 2 * columns..][..2 * columns];
+        let rows = Rows::new(part, 2, columns, columns).unwrap();
+        let expected = gram.leaf(&Chunk::of(rows)).unwrap();
+        assert!(gram.encode(&sourced.partial) == gram.encode(&expected), "chunk {chunk}");
+        assert_eq!(sourced.rows, source.rows_digest(chunk as u64).unwrap());
+    }
 }

@@ -17,7 +17,7 @@ use headwater::{Digest, Error, ErrorKind, Result};
 use tempfile::TempDir;
 
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
-use crate::{COLUMNS, bits, job, leaf, plainly, rows};
+use crate::{COLUMNS, Counting, bits, job, leaf, plainly, rows};
 
 const CHUNKS: u64 = 30;
 const DESCRIPTION: &[u8] = b"{\"gram\": {\"input\": [\"/data/x.npy\"]}}";
@@ -103,12 +103,26 @@ impl Folder {
         (worked, notices.into_inner())
     }
 
+    /// The blocks that the cursor of a rank counts.
+    fn ordinal(&self, rank: u64, world: u64) -> u64 {
+        let bytes = fs::read(self.path(&format!("rank-{rank}-of-{world}.cursor"))).unwrap();
+        let blocks = Blocks::new(CHUNKS, 0).unwrap();
+        let begin = WorkerCursor::new(Assignment::new(rank, world).unwrap(), &blocks);
+        begin.resume(&self.source.job, &blocks, &bytes).unwrap().ordinal()
+    }
+
     fn assert_right(&self) {
         let spool = Spool::open(self.folder.path()).unwrap();
         let (whole, _) = spool.fold((&self.source.job, &self.source), &Silent).unwrap();
         let expected = plainly(&self.source.job, &self.source.data);
         assert_eq!(bits(&whole.finish().unwrap()), bits(&expected));
     }
+}
+
+#[track_caller]
+fn assert_interrupted(error: &Error, words: &str) {
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    assert!(error.to_string().contains(words), "{error}");
 }
 
 fn block(number: u64) -> String {
@@ -162,14 +176,17 @@ fn a_description_of_another_job_is_refused_with_what_to_do() {
 #[test]
 fn p2_a_rank_goes_on_at_its_cursor_and_checks_earlier_blocks_last() {
     let of = Folder::new();
-    let (stopped, _) = of.work(1, 3, 4);
-    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
-    assert!(of.path("rank-1-of-3.cursor").exists());
+    let (stopped, _) = of.work(1, 3, 1);
+    assert_interrupted(&stopped.unwrap_err(), "after 1 of 10 blocks");
+    assert_eq!(of.ordinal(1, 3), 1);
+    let (stopped, _) = of.work(1, 3, 3);
+    assert_interrupted(&stopped.unwrap_err(), "after 3 of 10 blocks");
+    assert_eq!(of.ordinal(1, 3), 4);
     // The second own block is damaged; the fifth is new.
     let damaged = of.path(&block(4));
     fs::write(&damaged, "damage").unwrap();
     let (stopped, notices) = of.work(1, 3, 1);
-    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert_interrupted(&stopped.unwrap_err(), "after 1 of 10 blocks");
     assert!(of.path(&block(13)).exists(), "the first new block is folded at once");
     assert_eq!(notices, [""; 0]);
     let (worked, notices) = of.work(1, 3, u64::MAX);
@@ -248,21 +265,6 @@ fn p6_golden_spools_and_worker_cursors_have_their_bytes() {
     assert_eq!(Some(&*refusal(&first)), expected.as_str());
 }
 
-/// Counts what is begun and done.
-#[derive(Default)]
-struct Counting(std::sync::Mutex<Vec<(String, Option<u64>, u64)>>);
-
-impl headwater::progress::Progress for Counting {
-    fn begin(&self, what: &str, total: Option<u64>) {
-        self.0.lock().unwrap().push((what.to_owned(), total, 0));
-    }
-
-    fn advance(&self, count: u64) -> Result<()> {
-        self.0.lock().unwrap().last_mut().expect("something was begun").2 += count;
-        Ok(())
-    }
-}
-
 #[test]
 fn a_spool_tells_its_description_and_its_progress_and_knows_its_files() {
     let of = Folder::new();
@@ -278,7 +280,7 @@ fn a_spool_tells_its_description_and_its_progress_and_knows_its_files() {
     let (_, nodes) = spool.fold(job, &progress).unwrap();
     assert_eq!(nodes as u64, CHUNKS);
     let begun = |what: &str, count| (what.to_owned(), Some(count), count);
-    let told = progress.0.into_inner().unwrap();
+    let told = progress.told();
     let half = begun("folding blocks", CHUNKS / 2);
     assert_eq!(told[..3], [half.clone(), half, begun("folding portions", CHUNKS)]);
     for path in files(of.folder.path()) {
@@ -302,4 +304,45 @@ fn p6_a_spool_of_another_job_is_refused() {
     let whole = Assignment::new(0, 1).unwrap();
     assert!(spool.work((&other.job, &other), whole, &hooks).is_err());
     assert!(spool.fold((&other.job, &other), &Silent).is_err());
+}
+
+#[test]
+fn p6_a_fold_without_all_blocks_or_with_one_too_many_is_refused() {
+    let of = Folder::new();
+    of.work(0, 2, u64::MAX).0.unwrap();
+    let spool = Spool::open(of.folder.path()).unwrap();
+    let folded = || spool.fold((&of.source.job, &of.source), &Silent).map(drop).unwrap_err();
+    assert!(folded().to_string().contains("15 of 30 blocks are missing: 1, 3, 5"), "{}", folded());
+    of.work(1, 2, u64::MAX).0.unwrap();
+    of.assert_right();
+    fs::copy(of.path(&block(29)), of.path(&block(30))).unwrap();
+    assert_eq!(folded().kind(), ErrorKind::InvalidArgument);
+    assert!(folded().to_string().contains("expected a block below 30, found block 30"));
+}
+
+/// Reading them fails, which is not the same as that they are not there.
+#[cfg(target_os = "linux")]
+#[test]
+fn p6_a_block_or_a_cursor_that_cannot_be_read_is_told() {
+    let of = Folder::new();
+    of.work(0, 1, 3).0.unwrap_err();
+    for name in ["rank-0-of-1.cursor".to_owned(), block(1)] {
+        fs::remove_file(of.path(&name)).unwrap();
+        std::os::unix::fs::symlink("/proc/self/mem", of.path(&name)).unwrap();
+    }
+    let (worked, notices) = of.work(0, 1, u64::MAX);
+    assert_eq!(worked.unwrap(), FoldedBlocks { blocks: 30, resumed: 2 });
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[0].ends_with("; beginning with the first block of this rank"), "{notices:?}");
+    assert!(notices[1].contains(&block(1)) && notices[1].ends_with("; folding it again"));
+    of.assert_right();
+}
+
+#[test]
+fn a_spool_makes_the_folders_above_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("of/this/week");
+    let blocks = Blocks::new(CHUNKS, 0).unwrap();
+    Spool::create(&path, &job(CHUNKS, 1), &blocks, DESCRIPTION).unwrap();
+    assert_eq!(Spool::open(&path).unwrap().description(), DESCRIPTION);
 }

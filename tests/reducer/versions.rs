@@ -16,7 +16,7 @@ use headwater::reducer::{
 use headwater::{Error, ErrorKind};
 use proptest::prelude::*;
 
-use crate::{COLUMNS, bits};
+use crate::{COLUMNS, Counting, bits};
 
 const CHUNK_ROWS: u64 = 1000;
 const ROWS_OF_FILE: u64 = 20_000;
@@ -131,21 +131,25 @@ fn p6_portions_of_two_versions_of_a_file_are_refused_with_file_and_rows() {
 fn p6_same_data_reads_the_rows_of_another_version_and_compares_them() {
     let data = Data::new();
     let (expected, rows) = data.whole();
-    let before = data.portion(0..8);
+    let [early, before] = [0..8, 8..16].map(|chunks| data.portion(chunks));
     data.copy(0);
     let mut whole = data.reduction(true);
     whole.receive(&before).unwrap();
-    whole.receive(&data.portion(8..40)).unwrap();
+    whole.receive(&data.portion(0..8)).unwrap();
+    whole.receive(&data.portion(16..40)).unwrap();
     let (_, source) = data.open();
-    assert_eq!(whole.verify_same_data(&source, &Silent).unwrap(), 8000);
-    assert_eq!(whole.verify_same_data(&source, &Silent).unwrap(), 0, "it was compared");
+    let progress = Counting::default();
+    assert_eq!(whole.verify_same_data(&source, &progress).unwrap(), 8000);
+    assert_eq!(whole.verify_same_data(&source, &progress).unwrap(), 0, "it was compared");
+    assert_eq!(progress.told(), [("comparing chunks".to_owned(), Some(8), 8)]);
+    assert_eq!(data.reduction(false).verify_same_data(&source, &Silent).unwrap(), 0);
     assert_eq!((whole_bits(&whole), whole.rows_digest().unwrap()), (expected, rows));
     // What was verified is of this process's version now.
     data.reduction(false).receive(&whole.checkpoint().unwrap()).unwrap();
 
     data.change(0);
     let mut whole = data.reduction(true);
-    whole.receive(&before).unwrap();
+    whole.receive(&early).unwrap();
     let (_, source) = data.open();
     let error = whole.verify_same_data(&source, &Silent).unwrap_err();
     refused(&error, &["rows 0 to 7999", "x-0.f64", "not those that were folded before"]);
@@ -230,6 +234,8 @@ fn p6_a_spool_whose_rows_change_between_two_ranks_is_refused() {
     work(&data, &one, 1).unwrap();
     refused(&fold(&data, &one).unwrap_err(), &["x-0.f64", "block 0"]);
     refused(&work(&data, &one, 0).unwrap_err(), &["x-0.f64", "block-000000000000"]);
+    let opened = Spool::open(folder.path()).unwrap();
+    refused(&fold(&data, &opened).unwrap_err(), &["x-0.f64", "block 0"]);
     let one = one.same_data(true);
     work(&data, &one, 0).unwrap();
     assert_eq!(fold(&data, &one).unwrap(), expected);

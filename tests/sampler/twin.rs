@@ -655,6 +655,34 @@ fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected
     }
 }
 
+/// Returns the columns whose cells are labels in some row, or are made of them.
+fn labels(store: &Store) -> Vec<u32> {
+    let metadata = store.metadata();
+    let mut labels = Vec::new();
+    for task in &metadata.tasks {
+        if let TargetMetadata::Cell { column, hide } = &task.target {
+            let columns = &metadata.tables[task.anchor as usize].columns;
+            labels.extend(hide.iter().chain([column]).map(|&place| columns[place as usize].index));
+        }
+    }
+    let cells = labels.clone();
+    for aggregate in &metadata.aggregates {
+        let AggregateValue::Mean { column } = aggregate.value else { continue };
+        let child = metadata.relations[aggregate.relation as usize].child as usize;
+        if cells.contains(&metadata.tables[child].columns[column as usize].index) {
+            labels.push(aggregate.index);
+        }
+    }
+    for summary in &metadata.summaries {
+        let of = &metadata.tables[summary.of as usize].columns;
+        if summary.columns.iter().any(|&column| cells.contains(&of[column as usize].index)) {
+            let own = &metadata.tables[summary.table as usize].columns;
+            labels.extend(own.iter().map(|column| column.index));
+        }
+    }
+    labels
+}
+
 /// Masked are the first cells that may be and whose 16 bits of the sequence's words are below the share.
 fn check_masks(
     store: &Store,
@@ -674,13 +702,14 @@ fn check_masks(
             _ => None,
         })
         .collect();
+    let labels = labels(store);
     let identity = [name_identity(task), 0, u64::from(index)];
     let words = Stream::new(settings.seed, Purpose::MaskedCell, identity);
     let may_be = |at: usize| {
         let Expected { column, cell, is_target, .. } = &cells[at];
         let is_told = *cell == Cell::Null || *cell == Cell::Identifier || *is_target;
         let is_out = times.contains(&column.index) || !masks.texts && matches!(cell, Cell::Text(_));
-        !is_told && !is_out
+        !is_told && !is_out && !labels.contains(&column.index)
     };
     let part_of_word = |at: usize| (words.word(at as u64 / 4) >> (16 * (at % 4))) % 65_536;
     let share = u64::from(masks.share);

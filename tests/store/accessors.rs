@@ -87,6 +87,44 @@ fn a_value_has_the_width_that_its_type_needs() {
     assert_eq!([ColumnStats::Identifier, ColumnStats::Text].map(|of| of.value_bytes()), [0, 4]);
 }
 
+/// Categories of two bytes, followed in the record by one of one byte that is not 0.
+#[test]
+fn a_category_is_read_from_its_own_bytes() {
+    const SCHEMA: &str = r#"
+        database = "wide"
+        [[table]]
+        name = "t"
+        columns = { many = "categorical", few = "categorical", other = "categorical" }
+    "#;
+    let column = |of: &dyn Fn(usize) -> usize| {
+        (0..600).map(|row| Value::Word(of(row).to_string())).collect::<Vec<_>>()
+    };
+    let columns = vec![
+        ("many", column(&|row| row % 300)),
+        ("few", column(&|row| row % 7)),
+        ("other", column(&|row| row % 5)),
+    ];
+    let database = Database::new(SCHEMA, vec![("t", columns)]);
+    let (_folder, store) = store_of(&database, &[64]);
+    let table = &store.tables()[0];
+    for (place, count) in [(0, 300), (1, 7), (2, 5)] {
+        let ColumnStats::Categorical { cat_emb_start, cat_emb_count, .. } =
+            table.metadata().columns[place].stats
+        else {
+            panic!("a categorical column");
+        };
+        assert_eq!(cat_emb_count, count);
+        let cells: Vec<_> = (0..600).map(|row| table.row(row).unwrap().cell(place)).collect();
+        for (row, cell) in cells.iter().enumerate() {
+            let Cell::Categorical(category) = *cell else { panic!("{cell:?}") };
+            assert!((cat_emb_start..cat_emb_start + count).contains(&category));
+            // Rows of one word have one category, and of others another one.
+            assert_eq!(*cell, cells[row % count as usize]);
+            assert!(row == 0 || row % count as usize == 0 || *cell != cells[0]);
+        }
+    }
+}
+
 #[test]
 fn rows_and_children_beyond_the_last_are_refused() {
     let (_folder, store) = store_of(&tiny::database(), &[5]);

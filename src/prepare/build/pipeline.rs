@@ -22,7 +22,7 @@ use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::days::time_text;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{
@@ -156,7 +156,10 @@ impl<'a> Preparation<'a> {
         for task in &self.schema.tasks {
             let Some(derived) = &task.derived else { continue };
             self.options.progress.begin(&format!("reading task {}", task.name), None);
-            let read = self.read_task(task, derived).context(|| format!("task {:?}", task.name))?;
+            let read = self
+                .read_task(task, derived)
+                .map_err(|error| with_condition(error, task))
+                .context(|| format!("task {:?}", task.name))?;
             self.remarks.extend(unknown_labels_remark(task, derived, read.obs_times()));
             // What a person would see in a file of seeds.
             if let Some(predict) = &task.predict {
@@ -583,6 +586,18 @@ fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
             format!("table {:?}: {count} of {} rows {remark}", table.name, table.row_count)
         })
         .collect()
+}
+
+/// Adds to a refusal of a declared task's query the part of it that a person wrote.
+fn with_condition(error: Error, task: &Task) -> Error {
+    let Some(Predict { of, condition: Some(condition), .. }) = &task.predict else { return error };
+    match error.kind() {
+        ErrorKind::Schema => error.followed_by(&format!(
+            "; check where = {condition:?}: a condition of SQL on the columns of {of:?} that the schema \
+             keeps; `headwater sql` prints the whole query"
+        )),
+        _ => error,
+    }
 }
 
 /// Returns a remark if the target of no seed is known at the observation of another.
