@@ -83,9 +83,9 @@ class Sampler(Streams):
             they are NULL.
         mask_share: The share of cells to mask beside the target, for pretraining: `is_masked` marks
             them, and `masked_pos` lists them. Their values stay in place as labels, which the model
-            must not read. It is a share of the cells that can be masked: padding, NULL, identifiers,
-            the time of a row and the cells that are labels of a task never are, nor is anything in
-            the rows of `sample`.
+            must not read. It is a share of the cells that can be masked: never are padding, NULL,
+            identifiers, the time of a row, cells that are labels of a task, and the rows of
+            `sample`.
         mask_most: M, the most masked cells of a sequence, the first ones; default: what a sequence
             exceeds once in some 30,000 times.
         mask_texts: Mask texts, too; default: True.

@@ -393,7 +393,7 @@ horizon = "21 days"
         ({"train_until": "July"}, "train_until: expected a time such as"),
         ({"val_until": "2022-07-05"}, "val_until at least one horizon .20 days. after train_until"),
         ({"where": "prise > 1"},
-         '(?s)task "question": DuckDB rejects the query: .*; check where = "prise > 1": a condition'),
+         '(?s)task "question": DuckDB rejects the query: .*; check where = "prise > 1": a cond'),
         ({"where": "random() > .5"}, "result can change from run to run"),
         ({"train_until": None}, "the field `train_until` is missing"),
         ({"where": " "}, "where: expected a condition of SQL, found none"),
