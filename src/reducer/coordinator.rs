@@ -161,9 +161,7 @@ impl<S: Statistic> Coordinator<S> {
             inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
         inserted?;
         let mut outbox = Outbox::new();
-        if self.ranks.contains_key(&rank) {
-            self.assign_orders(rank, &mut outbox);
-        }
+        self.assign_orders(rank, &mut outbox);
         Ok(outbox)
     }
 
@@ -181,7 +179,7 @@ impl<S: Statistic> Coordinator<S> {
         orders.map(|(chunks, cursor)| (rank, Order::Fold { chunks, cursor })).collect()
     }
 
-    /// Assigns new orders to a rank, up to [`ORDERS_PER_RANK`].
+    /// Assigns new orders to a rank that joined, up to [`ORDERS_PER_RANK`].
     fn assign_orders(&mut self, rank: u32, outbox: &mut Outbox) {
         let Some(RankState { readable, .. }) = self.ranks.get(&rank) else { return };
         while self.orders.assigned_count(rank) < ORDERS_PER_RANK {

@@ -71,10 +71,7 @@ pub fn fold_portion<S: Source>(
 ) -> Result<Vec<u8>> {
     let mut tree = Tree::new(job.chunk_count());
     let mut first = chunks.start;
-    let rows = match chunks.is_empty() {
-        true => 0..0,
-        false => job.rows_of(chunks.start).start..job.rows_of(chunks.end - 1).end,
-    };
+    let rows = job.rows_of(chunks.start).start..job.rows_of(chunks.end).start;
     while first < chunks.end {
         if stop() {
             return Err(Error::interrupted("stopped"));

@@ -557,6 +557,113 @@ mod tests {
         assert_eq!(found, EXPECTED);
     }
 
+    /// Changes one record of a table in a way.
+    fn changed_record(change: impl FnOnce(&mut Record<'_>, &Row<'_>)) -> Vec<u8> {
+        let store = small();
+        let table = &store.tables()[0];
+        let mut bytes = vec![0; table.metadata().stride as usize + 16];
+        let random = Stream::new(1, Purpose::Audit, [0; 3]);
+        let mut record =
+            Record { metadata: table.metadata(), bytes: &mut bytes, random, text_count: 3 };
+        change(&mut record, &table.row(0).unwrap());
+        bytes
+    }
+
+    #[test]
+    fn a_bit_of_a_record_is_set_alone() {
+        for bit in 0..20 {
+            let bytes = changed_record(|record, _| {
+                assert!(!record.bit(bit));
+                record.set_bit(bit, true);
+                assert!(record.bit(bit));
+            });
+            assert_eq!(bytes.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1, "bit {bit}");
+            changed_record(|record, _| {
+                record.bytes.fill(0xff);
+                record.set_bit(bit, false);
+                assert!((0..20).all(|other| record.bit(other) == (other != bit)));
+            });
+        }
+    }
+
+    /// What came to be known always, or never, stays so; the last time is no more than that.
+    #[test]
+    fn times_move_alike_and_stay_times() {
+        let last = NEVER_VISIBLE - 1;
+        for (before, after) in [
+            (ALWAYS_VISIBLE, ALWAYS_VISIBLE),
+            (NEVER_VISIBLE, NEVER_VISIBLE),
+            (5, 5 + SHIFT_US),
+            (last - 3, last),
+            (last, last),
+        ] {
+            let bytes = changed_record(|record, _| {
+                record.put(0, &before.to_le_bytes());
+                record.shift(0);
+            });
+            assert_eq!(bytes[..8], after.to_le_bytes(), "{before}");
+        }
+    }
+
+    #[test]
+    fn a_category_of_one_byte_becomes_another_one() {
+        let stats =
+            ColumnStats::Categorical { cat_emb_start: 0, cat_emb_count: 5, known_count: None };
+        let column =
+            ColumnMetadata { stats, offset: 0, ..small().metadata.tables[0].columns[0].clone() };
+        for old in 0..5_u8 {
+            changed_record(|record, row| {
+                for _ in 0..50 {
+                    record.bytes[0] = old;
+                    record.change_cell(row, 0, &column);
+                    assert!(record.bytes[0] != old && record.bytes[0] < 5);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn every_target_becomes_another_one() {
+        let of = |stats: &ColumnStats, mut bytes: Vec<u8>| {
+            change_targets(&mut bytes, stats, Stream::new(1, Purpose::Audit, [0; 3]));
+            bytes
+        };
+        let task = |name: &str| {
+            let store = small();
+            let task = store.task(name).unwrap().metadata().clone();
+            match task.target {
+                TargetMetadata::Derived { column, .. } => column.stats,
+                TargetMetadata::Cell { .. } => panic!("{name} has cells as targets"),
+            }
+        };
+        let truth = ColumnStats::Boolean { true_count: 1 };
+        assert_eq!(of(&truth, vec![0, 1, 0]), [1, 0, 1]);
+        let time = ColumnStats::Timestamp { mean_us: 0.0, std_us: 1.0, min_us: 0, max_us: 9 };
+        let times = |days: [i64; 2]| bytemuck::cast_slice(&days).to_vec();
+        assert_eq!(of(&time, times([1, 7])), times([1 + SHIFT_US, 7 + SHIFT_US]));
+        let numbers = |numbers: [f32; 2]| bytemuck::cast_slice(&numbers).to_vec();
+        assert_eq!(of(&task("next order"), numbers([0.5, 2.0])), numbers([1.5, 3.0]));
+        let categories =
+            ColumnStats::Categorical { cat_emb_start: 0, cat_emb_count: 2, known_count: None };
+        let two = |numbers: [u32; 2]| bytemuck::cast_slice(&numbers).to_vec();
+        assert_eq!(of(&categories, two([0, 1])), two([1, 0]));
+    }
+
+    #[test]
+    fn the_memory_of_a_copy_is_that_of_the_files_that_change() {
+        let store = small();
+        let bytes_of = |name: &str| {
+            let found = store.metadata.files.iter().position(|file| file.path == name).unwrap();
+            store.containers[found].file_bytes()
+        };
+        let names: Vec<_> = store.metadata.files.iter().map(|file| file.path.as_str()).collect();
+        let changing =
+            names.iter().filter(|name| !name.contains("embeddings") && **name != GRAPH_FILE);
+        let expected = changing.map(|name| bytes_of(name)).sum::<u64>() + 3 * bytes_of(GRAPH_FILE);
+        assert!(names.len() > 4 && expected > 0);
+        assert_eq!(store.bytes_of_changed(), expected);
+    }
+
     #[test]
     fn another_number_is_another() {
         let mut random = Stream::new(1, Purpose::Audit, [0; 3]);
@@ -566,6 +673,6 @@ mod tests {
                 assert!(other != old && other < count, "{old} of {count}: {other}");
             }
         }
-        assert_eq!(other_than(0, 1, &mut random), 0);
+        assert_eq!([0, 1].map(|count| other_than(0, count, &mut random)), [0, 0]);
     }
 }
