@@ -122,10 +122,10 @@ impl<'a> Preparation<'a> {
             folder: self.folder,
             progress: self.options.progress,
         };
-        let read = ingest(input, texts).context(|| match &table.labels_of {
+        let read = ingest(input, texts).map_err(|error| match &table.labels_of {
             // Its rows are the task's.
-            Some(task) => format!("task {task:?}"),
-            None => format!("table {:?}", table.name),
+            Some(task) => of_task(error, self.schema, task),
+            None => error.context(format!("table {:?}", table.name)),
         })?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
@@ -156,10 +156,8 @@ impl<'a> Preparation<'a> {
         for task in &self.schema.tasks {
             let Some(derived) = &task.derived else { continue };
             self.options.progress.begin(&format!("reading task {}", task.name), None);
-            let read = self
-                .read_task(task, derived)
-                .map_err(|error| with_condition(error, task))
-                .context(|| format!("task {:?}", task.name))?;
+            let read = self.read_task(task, derived);
+            let read = read.map_err(|error| of_task(error, self.schema, &task.name))?;
             self.remarks.extend(unknown_labels_remark(task, derived, read.obs_times()));
             // What a person would see in a file of seeds.
             if let Some(predict) = &task.predict {
@@ -588,16 +586,22 @@ fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
         .collect()
 }
 
-/// Adds to a refusal of a declared task's query the part of it that a person wrote.
-fn with_condition(error: Error, task: &Task) -> Error {
-    let Some(Predict { of, condition: Some(condition), .. }) = &task.predict else { return error };
-    match error.kind() {
-        ErrorKind::Schema => error.followed_by(&format!(
-            "; check where = {condition:?}: a condition of SQL on the columns of {of:?} that the schema \
-             keeps; `headwater sql` prints the whole query"
-        )),
+/// Puts the task in front of an error of its rows; to a refusal of a declared task's query it adds the part
+/// that a person wrote.
+fn of_task(error: Error, schema: &Schema, name: &str) -> Error {
+    let task = schema.tasks.iter().find(|task| task.name == name);
+    let error = match task.and_then(|task| task.predict.as_ref()) {
+        Some(Predict { of, condition: Some(condition), .. })
+            if error.kind() == ErrorKind::Schema =>
+        {
+            error.followed_by(&format!(
+                "; check where = {condition:?}: a condition of SQL on the columns of {of:?} that the \
+                 schema keeps; `headwater sql` prints the whole query"
+            ))
+        }
         _ => error,
-    }
+    };
+    error.context(format!("task {name:?}"))
 }
 
 /// Returns a remark if the target of no seed is known at the observation of another.
