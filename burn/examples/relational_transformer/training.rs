@@ -36,7 +36,7 @@ pub(crate) fn optimizer() -> ModuleOptimizer {
 pub(crate) fn rate(step: u64, steps: u64) -> f64 {
     let (step, steps) = (step as f64, steps as f64);
     let done = ((step - WARMUP_STEPS) / (steps - WARMUP_STEPS)).clamp(0.0, 1.0);
-    let cosine = (1.0 + (PI * done).cos()) / 2.0;
+    let cosine = 0.5 + (PI * done).cos() / 2.0;
     RATE * (step / WARMUP_STEPS).min(1.0) * (LAST_SHARE + (1.0 - LAST_SHARE) * cosine)
 }
 
