@@ -59,7 +59,7 @@ fn measure(
     let numbers = |data| Tensor::<1, Int>::from_data(data, (&device, DType::I32));
     let loader = Loader::new(vec![Arc::clone(store)], with(false), alone, Speed::default())?;
     loader.iter().take(3).try_for_each(|batch| batch.map(drop))?;
-    let cursor = loader.cursor();
+    let cursor = loader.cursor()?;
     let figures = [
         ("dense batch to tensors", milliseconds(|| GraphBatch::new(&dense, &device))),
         ("compact batch to tensors", {

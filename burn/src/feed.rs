@@ -1,11 +1,12 @@
 //! What a loader and those on other devices share: the sampler.
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::tensor::Device;
-use headwater::plan::{Assignment, Split};
-use headwater::sampler::{Batch, Sampler, Settings, Speed};
+use headwater::plan::{Assignment, Cursor, Split};
+use headwater::sampler::{Batch, Sampler, Settings, Snapshot, Speed};
 use headwater::store::{Metadata, Store};
 use headwater::{Error, Result};
 
@@ -16,14 +17,17 @@ use crate::slices::Part;
 /// A sampler, and what makes its batches tensors.
 pub(crate) struct Feed {
     pub sampler: Sampler,
+    /// The same without masks, where the settings have some.
+    whole: Option<Sampler>,
     assignment: Assignment,
     speed: Speed,
     /// The store of each task.
     stores: Vec<usize>,
     /// The scales of each store, where batches are compact.
     scales: Vec<TimeScales>,
-    /// Whether an iterator takes the batches of the stream.
+    /// Whether an iterator takes the batches of the stream, or a cursor moves it.
     in_use: AtomicBool,
+    slices: Arc<Slices>,
     #[cfg(feature = "train")]
     pub ends: Arc<[crate::train::Ends; 3]>,
 }
@@ -40,25 +44,67 @@ impl Feed {
             true => stores.iter().map(|store| TimeScales::new(store)).collect(),
             false => Vec::new(),
         };
+        let whole = match settings.masks {
+            None => None,
+            Some(_) => {
+                let settings = Settings { masks: None, ..settings.clone() };
+                Some(Sampler::new(stores.clone(), settings, assignment, speed)?)
+            }
+        };
         let sampler = Sampler::new(stores, settings, assignment, speed)?;
         Ok(Self {
-            stores: stores_of_tasks(&sampler),
+            stores: stores_of_tasks(&sampler)?,
             scales,
             sampler,
+            whole,
             assignment,
             speed,
             in_use: AtomicBool::new(false),
+            slices: Arc::default(),
             #[cfg(feature = "train")]
             ends: Arc::default(),
         })
     }
 
+    /// Returns the sampler of finite passes: of whole contexts, or with the masks of the settings.
+    pub(crate) fn of_passes(&self, is_masked: bool) -> &Sampler {
+        match &self.whole {
+            Some(whole) if !is_masked => whole,
+            _ => &self.sampler,
+        }
+    }
+
+    /// Ends the threads that make batches.
+    pub(crate) fn shutdown(&self) {
+        iter::once(&self.sampler).chain(&self.whole).for_each(Sampler::shutdown);
+    }
+
+    /// Returns the cursor after the last batch that was taken.
+    pub(crate) fn cursor(&self) -> Result<Cursor> {
+        self.slices.check_unmoved()?;
+        Ok(self.sampler.cursor())
+    }
+
+    /// Goes to a cursor, when no iterator takes batches.
+    pub(crate) fn resume(&self, cursor: &Cursor) -> Result<()> {
+        let _claim = self.claim_or(
+            "expected a loader without an iterator to resume, found one that takes its batches; drop the iterator \
+             first",
+        )?;
+        self.sampler.resume(cursor)?;
+        self.slices.has_moved.store(false, Ordering::Release);
+        Ok(())
+    }
+
     /// Returns the feed of a part of this rank, at the same place of the stream.
     pub(crate) fn part(&self, part: Part) -> Result<Self> {
+        self.slices.check_unmoved()?;
         let stores = self.sampler.stores().cloned().collect();
         let assignment = part.of_rank(self.assignment)?;
         let own = Self::new(stores, self.sampler.settings().clone(), assignment, self.speed)?;
         own.sampler.resume(&self.sampler.cursor())?;
+        let slices = Slices { cut_from: Some(Arc::clone(&self.slices)), ..Slices::default() };
+        let own = Self { slices: Arc::new(slices), ..own };
         // The parts end their epochs together, at one cursor: the first tells it.
         #[cfg(feature = "train")]
         let own = if part.number == 0 { Self { ends: Arc::clone(&self.ends), ..own } } else { own };
@@ -99,13 +145,50 @@ impl Feed {
 
     /// Claims the stream for one iterator.
     pub(crate) fn claim(&self) -> Result<Claim<'_>> {
-        if self.in_use.swap(true, Ordering::Acquire) {
+        self.slices.check_unmoved()?;
+        self.claim_or(
+            "expected one iterator of the loader at a time, found a second one, which would take batches from the \
+             first; drop that one first",
+        )
+    }
+
+    fn claim_or(&self, refusal: &str) -> Result<Claim<'_>> {
+        match self.in_use.swap(true, Ordering::Acquire) {
+            false => Ok(Claim(&self.in_use)),
+            true => Err(Error::invalid(refusal)),
+        }
+    }
+
+    /// Takes the next batch of a split.
+    pub(crate) fn next(&self, split: Split) -> Result<(Batch, Snapshot)> {
+        let taken = self.sampler.next(split)?;
+        let above = |slices: &Arc<Slices>| slices.cut_from.clone();
+        for slices in iter::successors(above(&self.slices), above) {
+            slices.has_moved.store(true, Ordering::Release);
+        }
+        Ok(taken)
+    }
+}
+
+/// Whether the slices of a loader have taken batches, of which the loader itself knows nothing.
+#[derive(Default)]
+struct Slices {
+    has_moved: AtomicBool,
+    /// Those of the loader that this one is a slice of.
+    cut_from: Option<Arc<Slices>>,
+}
+
+impl Slices {
+    /// Rejects a loader whose slices are ahead of it.
+    fn check_unmoved(&self) -> Result<()> {
+        if self.has_moved.load(Ordering::Acquire) {
             return Err(Error::invalid(
-                "expected one iterator of the loader at a time, found a second one, which would take \
-                 batches from the first; drop that one first",
+                "expected a loader that stands where its batches end, found one whose slices have taken \
+                 batches; keep the cursor of each epoch with Beside, or give each device a loader of its own, \
+                 with Assignment::new(rank, devices), or let this one resume from a cursor",
             ));
         }
-        Ok(Claim(&self.in_use))
+        Ok(())
     }
 }
 
@@ -133,12 +216,41 @@ fn check_indexes(metadata: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of the store of each task, which its name begins with.
-fn stores_of_tasks(sampler: &Sampler) -> Vec<usize> {
+/// Returns the number of the store of each task.
+fn stores_of_tasks(sampler: &Sampler) -> Result<Vec<usize>> {
     let own = || sampler.stores().map(|store| store.metadata().database.clone()).collect();
     let names: Vec<String> = sampler.settings().aliases.clone().unwrap_or_else(own);
+    sampler.tasks().map(|task| store_of_task(task, &names)).collect()
+}
+
+/// Returns the number of the one store whose name a task's name begins with.
+fn store_of_task(task: &str, names: &[String]) -> Result<usize> {
     let is_of =
-        |task: &str, name: &str| task.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
-    let store = |task: &str| names.iter().position(|name| is_of(task, name)).unwrap_or(0);
-    sampler.tasks().map(store).collect()
+        |name: &String| task.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    let mut found = (0..).zip(names).filter(|(_, name)| is_of(name));
+    match (found.next(), found.next()) {
+        (Some((store, _)), None) => Ok(store),
+        (first, _) => Err(Error::invalid(format!(
+            "expected the task {task:?} to begin with the name of one store, found {} of {names:?}; give the \
+             stores aliases",
+            if first.is_some() { "several" } else { "none" }
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_of_the_one_store_that_its_name_begins_with() {
+        let names = ["shop", "shop2", "a", "a/b"].map(str::to_owned);
+        for (task, store) in [("shop/churn", 0), ("shop2/churn", 1), ("a/pool:b", 2)] {
+            assert_eq!(store_of_task(task, &names).unwrap(), store);
+        }
+        for (task, found) in [("other/churn", "found none"), ("a/b/churn", "found several")] {
+            let error = store_of_task(task, &names).unwrap_err().to_string();
+            assert!(error.contains(found) && error.contains("aliases"), "{error}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::tensor::Device;
+use headwater::durable::Disk;
 use headwater::plan::{Assignment, Cursor, Split};
 use headwater::sampler::{Evaluation, Settings, Speed};
 use headwater::store::Store;
@@ -74,33 +75,35 @@ impl Loader {
 
     /// Returns the cursor after the last batch that an iterator returned. It belongs to the run: any number of
     /// ranks goes on from it.
-    #[must_use]
-    pub fn cursor(&self) -> Cursor {
-        self.feed.sampler.cursor()
+    ///
+    /// # Errors
+    /// `InvalidArgument` when slices of the loader have taken batches: each of them moves by itself.
+    pub fn cursor(&self) -> Result<Cursor> {
+        self.feed.cursor()
     }
 
     /// Writes the cursor to a file, completely or not at all.
     ///
     /// # Errors
-    /// `Io` when the disk fails.
+    /// Those of [`Loader::cursor`], and `Io` when the disk fails.
     pub fn save_cursor(&self, path: &Path) -> Result<()> {
-        self.feed.sampler.save_cursor(path)
+        self.cursor()?.write(&Disk, path)
     }
 
-    /// Goes to a cursor.
+    /// Goes to a cursor. Slices that were cut before stay where they are.
     ///
     /// # Cost
     /// The same for every cursor; nothing is replayed.
     ///
     /// # Errors
-    /// `PlanMismatch`, naming every setting that differs.
+    /// `PlanMismatch`, naming every setting that differs; `InvalidArgument` while an iterator is alive.
     pub fn resume(&self, cursor: &Cursor) -> Result<()> {
-        self.feed.sampler.resume(cursor)
+        self.feed.resume(cursor)
     }
 
     /// Ends the threads that make batches. Afterwards iterators return an error.
     pub fn shutdown(&self) {
-        self.feed.sampler.shutdown();
+        self.feed.shutdown();
     }
 
     /// Returns the names of the tasks, as `database/task`, in the order of [`GraphBatch::task`].
@@ -114,11 +117,13 @@ impl Loader {
         self.feed.stores_of_tasks()
     }
 
-    /// Returns a loader of finite passes over a split: each seed once over all ranks, task by task.
+    /// Returns a loader of finite passes over a split: each seed once over all ranks, task by task, with its whole
+    /// context: without the masks of the settings.
     #[must_use]
     pub fn evaluation(&self, split: Split) -> EvaluationLoader {
         let (_, items) = self.feed.seeds(split);
-        EvaluationLoader { feed: Arc::clone(&self.feed), split, items, device: self.device.clone() }
+        let (feed, device) = (Arc::clone(&self.feed), self.device.clone());
+        EvaluationLoader { feed, split, items, device, is_masked: false }
     }
 
     /// The ends of the epochs of the loader's split: those of the others, as of a validation between two epochs,
@@ -166,7 +171,8 @@ impl DataLoader<GraphBatch> for Loader {
     ///
     /// Burn cuts the seeds into ranges; this loader gives them to the devices in turn, as to ranks. So all slices have the
     /// same number of steps, and together they take each seed once. A slice has a sampler of its own, which
-    /// begins where this loader stands.
+    /// begins where this loader stands. Once a slice has taken a batch, this loader gives neither batches, slices nor
+    /// a cursor until it resumes.
     ///
     /// A slice that `split_dataloader` never asks for returns an error in place of batches.
     fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<GraphBatch>> {
@@ -190,7 +196,7 @@ impl Iterator for Steps<'_> {
         if self.has_failed || self.done == *steps {
             return None;
         }
-        let taken = feed.sampler.next(*split).and_then(|(batch, snapshot)| {
+        let taken = feed.next(*split).and_then(|(batch, snapshot)| {
             self.done += 1;
             #[cfg(feature = "train")]
             if self.done == *steps {
@@ -227,9 +233,16 @@ pub struct EvaluationLoader {
     split: Split,
     items: u64,
     device: Device,
+    is_masked: bool,
 }
 
 impl EvaluationLoader {
+    /// Masks the cells that the settings of the loader mask, for the losses of masked cells.
+    #[must_use]
+    pub fn with_masks(self) -> Self {
+        Self { is_masked: true, ..self }
+    }
+
     /// Sets the device of the tensors.
     #[must_use]
     pub fn device(self, device: Device) -> Self {
@@ -246,7 +259,7 @@ impl EvaluationLoader {
 
 impl DataLoader<GraphBatch> for EvaluationLoader {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<GraphBatch> + 'a> {
-        match self.feed.sampler.evaluate(self.split, None) {
+        match self.feed.of_passes(self.is_masked).evaluate(self.split, None) {
             Ok(pass) => {
                 let steps = pass.remaining();
                 Box::new(Batches { loader: self, pass, done: 0, steps })

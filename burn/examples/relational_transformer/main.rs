@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example relational_transformer -- ../demo/churn --out run
-//!     [--resume] [--stop-after STEP] [--workers N]
+//!     [--resume] [--stop-after STEP] [--workers N] [--seed N]
 //! ```
 
 mod model;
@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use burn::data::dataloader::DataLoader;
 use burn::module::Module;
-use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use headwater::plan::{Assignment, Split};
 use headwater::sampler::{Aggregates, Children, Settings, Shape, Speed, Texts, Walk};
@@ -29,17 +28,16 @@ use training::MICRO_BATCHES;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-const USAGE: &str =
-    "usage: relational_transformer STORE --out RUN [--resume] [--stop-after STEP] [--workers N]";
+const USAGE: &str = "usage: relational_transformer STORE --out RUN [--resume] [--stop-after STEP] \
+                     [--workers N] [--seed N]";
 
 const STEPS: u64 = 400;
 const SAVE_EVERY: u64 = 100;
-const WARMUP_STEPS: u64 = 40;
-const RATE: f64 = 2e-3;
+/// Of the model and of the order of the batches.
 const SEED: u64 = 7;
 
 /// The last order with its delivery and its items; of a product no other items, and no single reviews.
-fn settings() -> Settings {
+fn settings(seed: u64) -> Settings {
     let widths =
         [("orders.customer_id", 1), ("reviews.product_id", 0), ("order_items.product_id", 0)];
     Settings {
@@ -48,13 +46,15 @@ fn settings() -> Settings {
         child_widths: widths.map(|(name, width)| (name.to_owned(), width)).to_vec(),
         aggregates: Aggregates::All,
         shape: Shape {
-            batch_size: 4,
-            sequence_length: 64,
-            max_rows: 24,
+            batch_size: 8,
+            // No context of this walk has more.
+            sequence_length: 48,
+            max_rows: 16,
             compact: false,
             permutations: false,
             texts: Texts::Batch(Vec::new()),
         },
+        seed,
         ..Settings::default()
     }
 }
@@ -72,25 +72,29 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let store = Arc::new(Store::open(&options.store)?);
     let device = Device::default();
-    device.seed(SEED);
+    device.seed(options.seed);
     let training = device.clone().autodiff();
     let rank = Assignment::new(0, 1)?;
-    let loader = Loader::new(vec![Arc::clone(&store)], settings(), rank, Speed::default())?
-        .device(training.clone());
+    let loader =
+        Loader::new(vec![Arc::clone(&store)], settings(options.seed), rank, Speed::default())?
+            .device(training.clone());
     let tables = Tables::new(&store, &training)?;
     let model = Model::new(store.metadata().embedding.dimension as usize, &training);
     let model = train(options, model, &loader, &tables)?;
     if options.stop_after < STEPS {
         return Ok(());
     }
-    let test = loader.evaluation(Split::Test).device(device.clone());
-    evaluate(&model.valid(), &test, &Tables::new(&store, &device)?)
+    let (model, tables) = (model.valid(), Tables::new(&store, &device)?);
+    for (name, split) in [("val", Split::Val), ("test", Split::Test)] {
+        evaluate(name, &model, &loader.evaluation(split).device(device.clone()), &tables)?;
+    }
+    Ok(())
 }
 
 /// Trains up to the last step, and saves on the way.
 fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> Result<Model> {
     let out = &options.out;
-    let optimizer = AdamWConfig::new().with_weight_decay(0.01).init();
+    let optimizer = training::optimizer();
     let (first, mut model, mut optimizer) = match (options.resume, saves::steps(out)?.last()) {
         (true, _) => saves::restore(out, model, optimizer, loader)?,
         (false, None) => {
@@ -116,7 +120,7 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         let asked = Instant::now();
         let own = batches.by_ref().take(MICRO_BATCHES).collect::<Result<Vec<_>, _>>()?;
         waited += asked.elapsed();
-        let rate = RATE * (step as f64 / WARMUP_STEPS as f64).min(1.0);
+        let rate = training::rate(step, STEPS);
         let loss;
         (model, loss) =
             training::step(model, &mut optimizer, &own, tables, (options.workers, rate));
@@ -130,8 +134,8 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
     Ok(model)
 }
 
-/// Prints how well the model tells the test seeds apart.
-fn evaluate(model: &Model, loader: &EvaluationLoader, tables: &Tables) -> Result<()> {
+/// Prints how well the model tells the seeds of a split apart.
+fn evaluate(name: &str, model: &Model, loader: &EvaluationLoader, tables: &Tables) -> Result<()> {
     let mut predicted = Vec::new();
     for batch in loader.iter() {
         let batch = batch?;
@@ -145,7 +149,7 @@ fn evaluate(model: &Model, loader: &EvaluationLoader, tables: &Tables) -> Result
     let seeds = predicted.len();
     let mean = predicted.iter().map(|(_, truth)| f64::from(*truth)).sum::<f64>() / seeds as f64;
     println!(
-        "test AUROC {:.3} over {seeds} seeds; the mean of their labels is {mean:.3}",
+        "{name} AUROC {:.3} over {seeds} seeds; the mean of their labels is {mean:.3}",
         auroc(predicted)
     );
     Ok(())
@@ -171,12 +175,13 @@ struct Options {
     resume: bool,
     stop_after: u64,
     workers: usize,
+    seed: u64,
 }
 
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let (mut store, mut out, mut resume) = (None, None, false);
-        let (mut stop_after, mut workers) = (STEPS, 1);
+        let (mut stop_after, mut workers, mut seed) = (STEPS, 1, SEED);
         while let Some(word) = words.next() {
             let mut value =
                 || words.next().ok_or(format!("expected a value after {word}; {USAGE}"));
@@ -185,6 +190,7 @@ impl Options {
                 "--resume" => resume = true,
                 "--stop-after" => stop_after = value()?.parse()?,
                 "--workers" => workers = value()?.parse()?,
+                "--seed" => seed = value()?.parse()?,
                 _ if store.is_none() && !word.starts_with('-') => store = Some(word.into()),
                 _ => return Err(format!("unknown argument {word:?}; {USAGE}").into()),
             }
@@ -193,6 +199,6 @@ impl Options {
             return Err("expected at least 1 worker, found 0; set --workers".into());
         }
         let (store, out) = store.zip(out).ok_or(format!("expected a store and --out; {USAGE}"))?;
-        Ok(Self { store, out, resume, stop_after, workers })
+        Ok(Self { store, out, resume, stop_after, workers, seed })
     }
 }

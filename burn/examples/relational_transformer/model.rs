@@ -124,8 +124,9 @@ impl Model {
     fn predict(&self, batch: &GraphBatch, tables: &Tables, indices: Tensor<2, Int>) -> Tensor<3> {
         let [b, m] = indices.dims();
         let masks = batch.masks();
-        let ways = [masks.neighbor, masks.feature, masks.column];
-        let ways = ways.map(|mask| mask.unsqueeze_dim::<4>(1));
+        // Two references in each block: the reviews of a product are three away from whoever ordered it.
+        let linked = masks.neighbor.bool_and(masks.feature);
+        let ways = [linked.clone(), linked, masks.column].map(|mask| mask.unsqueeze_dim::<4>(1));
         let cells =
             self.blocks.iter().fold(self.encode(batch, tables), |x, block| block.of(x, &ways));
         let at = indices.unsqueeze_dim::<3>(2).expand([b, m, WIDTH]);
@@ -170,7 +171,8 @@ impl Model {
     }
 }
 
-/// Three attentions, one for each mask, and a layer that looks at each cell alone.
+/// Three attentions, two to the cells of the same and of linked rows, one to those of the column, and a layer that
+/// looks at each cell alone.
 #[derive(Module, Debug)]
 struct Block {
     attentions: Vec<Attention>,
@@ -205,17 +207,23 @@ struct Attention {
     key: Linear,
     value: Linear,
     out: Linear,
+    /// Queries and keys of one length: their products stay small, whatever the rate of learning.
+    query_norm: RmsNorm,
+    key_norm: RmsNorm,
 }
 
 impl Attention {
     fn new(device: &Device) -> Self {
         let linear = || LinearConfig::new(WIDTH, WIDTH).with_bias(false).init(device);
+        let norm = |width| RmsNormConfig::new(width).init(device);
         Self {
-            norm: RmsNormConfig::new(WIDTH).init(device),
+            norm: norm(WIDTH),
             query: linear(),
             key: linear(),
             value: linear(),
             out: linear(),
+            query_norm: norm(WIDTH / HEADS),
+            key_norm: norm(WIDTH / HEADS),
         }
     }
 
@@ -227,8 +235,9 @@ impl Attention {
         };
         let mask = mask.clone().expand([b, HEADS, s, s]);
         let options = AttentionModuleOptions::default();
-        let (query, key, value) = (heads(&self.query), heads(&self.key), heads(&self.value));
-        let attended = attention(query, key, value, Some(mask), None, options);
+        let query = self.query_norm.forward(heads(&self.query));
+        let key = self.key_norm.forward(heads(&self.key));
+        let attended = attention(query, key, heads(&self.value), Some(mask), None, options);
         cells + self.out.forward(attended.swap_dims(1, 2).reshape([b, s, WIDTH]))
     }
 }

@@ -1,9 +1,12 @@
 //! An optimiser step of several micro-batches, on any number of threads with the same bits.
 
+use std::f64::consts::PI;
 use std::thread;
 
-use burn::module::Module;
-use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer};
+use burn::module::{Module, ParamGroup};
+use burn::optim::{
+    AdamWConfig, AdjustLrFn, GradientsAccumulator, GradientsParams, ModuleOptimizer, MuonConfig,
+};
 use burn::tensor::Device;
 use headwater_burn::{GraphBatch, Tables};
 
@@ -12,8 +15,30 @@ use crate::model::Model;
 /// The micro-batches of a step.
 pub(crate) const MICRO_BATCHES: usize = 4;
 
+/// The steps in which the rate of learning rises, and the share of it that is left at the end.
+const WARMUP_STEPS: f64 = 40.0;
+const LAST_SHARE: f64 = 0.1;
+const RATE: f64 = 5e-3;
+
 /// The loss and the gradients of a micro-batch.
 type Answer = (f32, GradientsParams);
+
+/// Returns the optimiser: Muon for the matrices of the blocks, AdamW for all other parameters.
+pub(crate) fn optimizer() -> ModuleOptimizer {
+    let matrices = ParamGroup::from_predicates(vec!["blocks", "weight"]);
+    // At the rate of AdamW.
+    let muon = MuonConfig::new().with_adjust_lr_fn(AdjustLrFn::MatchRmsAdamW);
+    let adam = AdamWConfig::new().with_beta_2(0.95).with_weight_decay(0.01).init();
+    adam.with_group(matrices, muon.build(), None)
+}
+
+/// Returns the rate of learning of a step: it rises, and falls along a cosine.
+pub(crate) fn rate(step: u64, steps: u64) -> f64 {
+    let (step, steps) = (step as f64, steps as f64);
+    let done = ((step - WARMUP_STEPS) / (steps - WARMUP_STEPS)).clamp(0.0, 1.0);
+    let cosine = 0.5 + (PI * done).cos() / 2.0;
+    RATE * (step / WARMUP_STEPS).min(1.0) * (LAST_SHARE + (1.0 - LAST_SHARE) * cosine)
+}
 
 /// Takes a step; returns the model after it and the mean loss before it.
 ///

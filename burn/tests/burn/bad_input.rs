@@ -61,7 +61,7 @@ fn p6_a_foreign_cursor_is_refused_by_name() {
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     let error = error.to_string();
     assert!(error.contains("seed") && error.contains("43") && error.contains("42"), "{error}");
-    assert_eq!(own.cursor(), loader(&settings(), (0, 1)).cursor());
+    assert_eq!(own.cursor().unwrap(), loader(&settings(), (0, 1)).cursor().unwrap());
 }
 
 /// Test 7: after a shutdown every iterator has one error.
@@ -104,6 +104,30 @@ fn a_second_iterator_is_an_error_until_the_first_is_dropped() {
     assert!(first.next().unwrap().is_ok());
     drop(first);
     assert!(other.iter().next().unwrap().is_ok());
+}
+
+/// A resume beside a living iterator would change its batches, and is refused; the iterator goes on.
+#[test]
+fn p6_a_resume_beside_an_iterator_is_refused_until_it_is_dropped() {
+    let run = || loader(&settings(), (0, 1));
+    let seeds = |loader: &Loader| {
+        loader.iter().take(4).map(|batch| batch.unwrap().seed_rows).collect::<Vec<_>>()
+    };
+    let expected = seeds(&run());
+    let loader = run();
+    let begin = loader.cursor().unwrap();
+    let mut batches = loader.iter();
+    assert_eq!(batches.next().unwrap().unwrap().seed_rows, expected[0]);
+    let error = loader.resume(&begin).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let error = error.to_string();
+    for words in ["expected a loader without an iterator", "found one", "drop the iterator first"] {
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(batches.next().unwrap().unwrap().seed_rows, expected[1]);
+    drop(batches);
+    loader.resume(&begin).unwrap();
+    assert_eq!(seeds(&loader), expected);
 }
 
 /// Test 7: settings that give no batch say so.

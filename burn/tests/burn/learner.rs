@@ -140,7 +140,7 @@ fn p2_a_learner_resumed_at_an_epoch_has_the_model_of_a_whole_run() {
             assert_eq!(one.position().get("train/step"), Some(20 * epoch));
         }
     }
-    assert_eq!(resumed.cursor().position().get("train/step"), Some(80));
+    assert_eq!(resumed.cursor().unwrap().position().get("train/step"), Some(80));
 }
 
 /// Neither a pass before the training nor a validation between two epochs counts as an epoch of it.
@@ -190,9 +190,9 @@ fn p6_a_checkpoint_of_another_plan_is_refused() {
     let other = loader(&Settings { seed: 43, ..settings() }, (0, 1));
     let error = Beside::new(files(), folder.path(), &other).restore(1).err().unwrap().to_string();
     assert!(error.contains("seed"), "{error}");
-    let bytes = CursorRecord(own.cursor()).checkpoint_into_bytes().unwrap();
+    let bytes = CursorRecord(own.cursor().unwrap()).checkpoint_into_bytes().unwrap();
     let read = CursorRecord::checkpoint_from_bytes(bytes).unwrap();
-    assert_eq!(read.0, own.cursor());
+    assert_eq!(read.0, own.cursor().unwrap());
     beside.delete(1).unwrap();
     beside.delete(1).unwrap();
     assert!(beside.restore(1).is_err());

@@ -2,7 +2,7 @@
 
 use burn::data::dataloader::DataLoader;
 use burn::module::Module;
-use burn::optim::{AdamWConfig, GradientsParams};
+use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use headwater::plan::Split;
 use headwater::sampler::{Settings, Shape};
@@ -11,8 +11,9 @@ use headwater_burn::{GraphBatch, Tables};
 use crate::model::Model;
 use crate::resume::example;
 use crate::shop::{churn_path, loader, shop, with_masks};
+use crate::training::{optimizer, rate};
 
-const STEPS: usize = 200;
+const STEPS: u64 = 200;
 const HELD_OUT: usize = 40;
 const TYPES: [&str; 4] = ["numerical", "boolean", "categorical", "text"];
 
@@ -35,7 +36,7 @@ fn pretraining_lowers_the_loss_of_each_type() {
     let device = Device::flex().autodiff();
     let tables = Tables::new(&shop(), &device).unwrap();
     let mut model = Model::new(24, &device);
-    let mut optimizer = AdamWConfig::new().init();
+    let mut optimizer = optimizer();
     let masked = with_masks(0.2);
     let shape = Shape { batch_size: 8, ..masked.shape };
     let loader = loader(&Settings { shape, ..masked }, (0, 1)).device(device.clone());
@@ -47,8 +48,7 @@ fn pretraining_lowers_the_loss_of_each_type() {
         let batch = batch.unwrap();
         let losses = model.losses(&batch, &tables, &batch.masked_targets(&tables).unwrap());
         let gradients = GradientsParams::from_grads(losses.sum().backward(), &model);
-        let rate = 2e-3 * (step as f64 / 20.0).min(1.0);
-        model = optimizer.step(rate, model, gradients);
+        model = optimizer.step(rate(step, STEPS), model, gradients);
     }
     let after = held_out(&model.valid(), &others, &fixed);
     for (name, (before, after)) in TYPES.into_iter().zip(before.into_iter().zip(after)) {

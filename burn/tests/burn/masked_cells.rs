@@ -1,11 +1,13 @@
 //! Acceptance test 5: the cells that the sampler masks beside the target.
 
 use burn::data::dataloader::DataLoader;
+use burn::tensor::Device;
 use headwater::ErrorKind;
+use headwater::plan::Split;
 use headwater::store::TimeMetadata;
-use headwater_burn::{GraphBatch, Loader};
+use headwater_burn::{EvaluationLoader, GraphBatch, Loader};
 
-use crate::shop::{ints, loader, settings, shop, with_masks};
+use crate::shop::{bits, floats, ints, loader, settings, shop, with_masks};
 
 const SHARE: f64 = 0.25;
 
@@ -64,7 +66,7 @@ fn masked_cells_have_their_share_and_never_the_target() {
 fn p2_masked_cells_are_those_of_the_sequence() {
     let alone = loader(&with_masks(SHARE), (0, 1));
     let first = steps(&alone, 9);
-    let cursor = alone.cursor();
+    let cursor = alone.cursor().unwrap();
     let tail = steps(&alone, 9);
     let resumed = loader(&with_masks(SHARE), (0, 1));
     resumed.resume(&cursor).unwrap();
@@ -81,8 +83,33 @@ fn p2_masked_cells_are_those_of_the_sequence() {
 fn p6_a_cursor_without_masks_is_refused_by_mask_share() {
     let (plain, masked) = (loader(&settings(), (0, 1)), loader(&with_masks(SHARE), (0, 1)));
     for (from, to) in [(&plain, &masked), (&masked, &plain)] {
-        let error = to.resume(&from.cursor()).unwrap_err();
+        let error = to.resume(&from.cursor().unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PlanMismatch);
         assert!(error.to_string().contains("mask_share"), "{error}");
     }
+}
+
+/// A finite pass is of whole contexts: that of a loader without masks. It has the masks where they are asked for.
+#[test]
+fn a_pass_of_a_loader_with_masks_has_whole_contexts() {
+    let pass = |loader: EvaluationLoader| -> Vec<GraphBatch> {
+        loader.device(Device::flex()).iter().take(40).map(Result::unwrap).collect()
+    };
+    let (plain, own) = (loader(&settings(), (0, 1)), loader(&with_masks(SHARE), (0, 1)));
+    let evaluation = own.evaluation(Split::Val);
+    let (expected, found) = (pass(plain.evaluation(Split::Val)), pass(evaluation.clone()));
+    let masked = pass(evaluation.with_masks());
+    assert!(expected.len() == 40 && found.len() == 40 && masked.len() == 40);
+    for ((expected, found), masked) in expected.iter().zip(&found).zip(&masked) {
+        assert!(found.masked.is_none());
+        let cells = |batch: &GraphBatch| {
+            (batch.seed_rows.clone(), ints(&batch.column_ids), bits(&floats(&batch.numeric_values)))
+        };
+        assert_eq!(cells(found), cells(expected));
+        assert_eq!(masked.seed_rows, expected.seed_rows);
+        assert!(self::masked(masked).contains(&1));
+    }
+    // Its threads end with those of the loader.
+    own.shutdown();
+    assert!(own.evaluation(Split::Val).iter().next().unwrap().is_err());
 }

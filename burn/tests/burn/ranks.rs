@@ -106,7 +106,7 @@ fn p5_slices_of_an_evaluation_have_every_seed_once() {
 fn p4_slices_of_a_resumed_rank_go_on_with_its_rows() {
     let run = loader(&of_size(settings(), 4), (1, 2)).steps_per_epoch(100);
     run.iter().take(7).for_each(|batch| drop(batch.unwrap()));
-    let cursor = run.cursor();
+    let cursor = run.cursor().unwrap();
     let ahead = epoch(&run.clone().steps_per_epoch(12)).concat();
     let resumed = loader(&of_size(settings(), 2), (1, 2)).steps_per_epoch(4000);
     resumed.resume(&cursor).unwrap();
@@ -115,6 +115,38 @@ fn p4_slices_of_a_resumed_rank_go_on_with_its_rows() {
         slice.iter().take(12).map(|batch| rows(&batch.unwrap())).collect::<Vec<_>>()
     };
     assert_eq!(interleaved(&slices.iter().map(first).collect::<Vec<_>>()), ahead);
+}
+
+/// A loader whose slices have moved stands behind them: it says so, until it resumes, and gives no cursor.
+#[test]
+fn p8_a_loader_whose_slices_moved_has_no_cursor() {
+    let whole = loader(&settings(), (0, 1));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("loader.cursor");
+    let begin = whole.cursor().unwrap();
+    let slices = split_dataloader(Arc::new(whole.clone()), &[Device::flex(), Device::flex()]);
+    // Nothing has moved yet.
+    assert_eq!(whole.cursor().unwrap(), begin);
+    assert!(slices[1].iter().next().unwrap().is_ok());
+    let cut_again = whole.slice(0, whole.num_items());
+    for error in [
+        whole.cursor().unwrap_err().to_string(),
+        whole.save_cursor(&file).unwrap_err().to_string(),
+        whole.iter().next().unwrap().unwrap_err().to_string(),
+        cut_again.iter().next().unwrap().unwrap_err().to_string(),
+    ] {
+        let words = ["found one whose slices have taken batches", "Assignment::new(rank, devices)"];
+        assert!(words.iter().all(|words| error.contains(words)), "{error}");
+    }
+    assert!(!file.exists());
+    whole.resume(&begin).unwrap();
+    assert_eq!(whole.cursor().unwrap(), begin);
+    assert!(whole.iter().next().unwrap().is_ok());
+    // A slice of a slice moves them all.
+    let part = whole.slice(0, whole.num_items());
+    let inner = part.slice(0, part.num_items());
+    assert!(inner.iter().next().unwrap().is_ok());
+    assert!(part.iter().next().unwrap().is_err() && whole.cursor().is_err());
 }
 
 /// Test 3: a slice that Burn never cuts is one error, and no rows.

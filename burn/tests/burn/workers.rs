@@ -6,7 +6,6 @@ use std::thread;
 use std::time::Duration;
 
 use burn::data::dataloader::DataLoader;
-use burn::optim::AdamWConfig;
 use burn::tensor::Device;
 use headwater::plan::Assignment;
 use headwater::sampler::Speed;
@@ -16,7 +15,7 @@ use headwater_burn::{Loader, Tables};
 use crate::model::Model;
 use crate::resume::losses;
 use crate::shop::{bits, churn_path, floats, settings, shop};
-use crate::training::{MICRO_BATCHES, step};
+use crate::training::{MICRO_BATCHES, optimizer, step};
 
 /// Test 4: 1, 2 and 4 workers have the same losses, and none waits for another for ever.
 #[test]
@@ -32,7 +31,7 @@ fn p1_workers_have_equal_losses() {
             let stores = vec![Arc::clone(&store)];
             let loader = Loader::new(stores, settings(), rank, Speed::default()).unwrap();
             let loader = loader.device(device.clone());
-            let (mut model, mut optimizer) = (first.clone(), AdamWConfig::new().init());
+            let (mut model, mut optimizer) = (first.clone(), optimizer());
             let mut batches = loader.iter();
             let mut losses = Vec::new();
             for _ in 0..6 {
