@@ -223,7 +223,7 @@ def tree_sum(tree: Any, axis_name: str, *, leaves: int, folded: bool = False) ->
         InvalidArgument: An array has another number of leaves, or there are more devices.
 
     Example:
-        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
         >>> total = jax.shard_map(
         ...     functools.partial(tree_sum, axis_name="data", leaves=3),
         ...     mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P(), check_vma=False,
@@ -254,7 +254,7 @@ class TreeSum:
     Example:
         >>> total = TreeSum(leaves=2)
         >>> for number in total.numbers:
-        ...     total.push({"gradient": jnp.full(2, float(number))})
+        ...     total.push({"gradient": jnp.full(2, number, jnp.float32)})
         >>> total.nodes()
         {'gradient': Array([[1., 1.]], dtype=float32)}
     """
