@@ -16,8 +16,8 @@ Example:
 
 The modules, from the ground up: `config` is the configuration; `batch` brings the sampler's batches
 to the device; `attention`, `structured`, `model` and `loss` are pure functions of the parameters;
-`optimizer` updates the parameters; `rollcall` and `parallel` join several processes; `step`
-compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run, with
+`optimizer` updates the parameters; `rollcall` and `parallel` join several processes, whose
+`microbatches` add up to the same bits; `step` compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run, with
 the state of its `patience`, and `orbax_noise` silences Orbax; `evaluation`, `metrics`,
 `calibration`, `intervals`, `hiding`, `results`, `report` and `sinks` score and report; `seeds`
 reads labels, of which `baselines` and `boosting` make predictions without a model, and `epochs`
