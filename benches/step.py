@@ -53,7 +53,8 @@ def main() -> None:
 
     from confluence import config
 
-    settings = config.load(args.config, args.set)
+    # As a whole, to be one compiled program.
+    settings = config.load(args.config, [*args.set, "optimizer.microbatches=0"])
     with program_and_batch(settings) as (program, batch, stop):
         state = program.initial()
         compiled = program.compiled_step(state, batch, stop)
@@ -90,7 +91,7 @@ def program_and_batch(settings: Any) -> Iterator[tuple[Any, Any, Any]]:
         yield bench.synthetic_program(settings)
         return
     with assemble(settings, Processes()) as parts:
-        feed = Feed(parts.sampler, parts.transfer, settings.run.ahead_on_device)
+        feed = Feed(parts.samplers, parts.transfer, settings.run.ahead_on_device)
         try:
             yield parts.program, feed.next_batch().batch, parts.layout.flag_to_devices(False)
         finally:

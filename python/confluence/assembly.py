@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,7 +26,7 @@ from confluence import (
 )
 from confluence.batch import HostBatch, vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
-from confluence.feed import DeviceTransfer, open_sampler
+from confluence.feed import DeviceTransfer, Samplers, open_samplers
 from confluence.intervals import Intervals
 from confluence.parallel import Layout, Processes
 from confluence.status import StatusLine
@@ -48,11 +48,16 @@ class Assembly:
     stores: list[headwater.Store]
     layout: Layout
     program: Program
-    sampler: headwater.Sampler
+    samplers: Samplers
     transfer: DeviceTransfer
     tasks: list[evaluation.Task]
     pools: list[masked.Pool]
     status: StatusLine
+
+    @property
+    def sampler(self) -> headwater.Sampler:
+        """A sampler, for what is the same for all microbatches."""
+        return self.samplers.first
 
     @property
     def roots(self) -> list[str]:
@@ -92,7 +97,7 @@ class Assembly:
         return evaluation.score_split(
             self.program,
             models,
-            self.sampler,
+            self.samplers,
             self.transfer,
             split,
             task,
@@ -116,7 +121,7 @@ class Assembly:
         return masked.score(
             self.program,
             models,
-            self.sampler,
+            self.samplers,
             self.transfer,
             split,
             stream,
@@ -245,7 +250,7 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
     Shows on a terminal what is being done.
 
     Raises:
-        ConfigError: There is no store, or the number of processes does not divide the batch size.
+        ConfigError: There is no store, or the number of processes does not suit the batch.
         HeadwaterError: A store cannot be opened.
     """
     status = StatusLine(is_leader=processes.rank == 0)
@@ -254,16 +259,22 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
     masked.check_texts(settings.data, stores)
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()
-    with open_sampler(settings.data, settings.run, processes) as sampler:
-        tasks = evaluation.find_tasks(sampler.tasks, stores)
-        pools = masked.find_pools(sampler.tasks, stores)
-        stores_of_streams = [task.store for task in tasks] + [pool.store for pool in pools]
-        transfer = DeviceTransfer(vocabulary, stores_of_streams, layout, processes.rank)
+    with ExitStack() as open_resources:
+        samplers = open_samplers(settings, processes, open_resources)
+        names = samplers.first.tasks
+        tasks, pools = evaluation.find_tasks(names, stores), masked.find_pools(names, stores)
+        transfer = DeviceTransfer(
+            vocabulary,
+            [task.store for task in tasks] + [pool.store for pool in pools],
+            layout,
+            processes.rank,
+            in_microbatches=config.microbatches(settings) > 0,
+        )
         program = Program(settings, vocabulary, tables, layout)
         status.show("compiling")
         try:
             yield Assembly(
-                settings, stores, layout, program, sampler, transfer, tasks, pools, status
+                settings, stores, layout, program, samplers, transfer, tasks, pools, status
             )
         finally:
             status.end()

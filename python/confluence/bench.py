@@ -13,6 +13,7 @@ from confluence import config, synthetic
 from confluence.assembly import assemble
 from confluence.batch import Batch
 from confluence.feed import Feed
+from confluence.microbatches import Microbatches, split
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
 
@@ -30,7 +31,7 @@ def bench(settings: config.Config, steps: int, subject: Subject) -> dict[str, An
     if subject == "steps":
         return _bench_computing(settings, steps)
     with assemble(settings, Processes()) as parts:
-        feed = Feed(parts.sampler, parts.transfer, settings.run.ahead_on_device)
+        feed = Feed(parts.samplers, parts.transfer, settings.run.ahead_on_device)
         try:
             state = parts.program.initial() if subject == "both" else None
             stop = parts.layout.flag_to_devices(False)
@@ -55,13 +56,17 @@ def bench(settings: config.Config, steps: int, subject: Subject) -> dict[str, An
     }
 
 
-def synthetic_program(settings: config.Config) -> tuple[Program, Batch, jax.Array]:
+def synthetic_program(
+    settings: config.Config,
+) -> tuple[Program, Batch | Microbatches, jax.Array]:
     """Returns the compiled functions, a synthetic batch, and the unset flag to stop."""
     layout = Layout()
     program = Program(settings, *synthetic.vocabulary_and_tables(), layout)
     draws = np.random.default_rng(1)
     batch = synthetic.batch(settings.data, synthetic.TARGET_TYPES[0], draws)
-    return program, layout.to_devices(batch), layout.flag_to_devices(False)
+    count = config.microbatches(settings)
+    on_device = split(batch, count, layout) if count else layout.to_devices(batch)
+    return program, on_device, layout.flag_to_devices(False)
 
 
 def _bench_computing(settings: config.Config, steps: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import difflib
 import math
 import os
 import tomllib
+import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from headwater.sampler import micros
 Attention = Literal["dense", "structured"]
 Compute = Literal["auto", "float32", "bfloat16"]
 Epochs = Literal["auto", True, False]
+Microbatches = Literal["auto"] | int
 
 
 class ConfigError(ValueError):
@@ -134,6 +136,11 @@ class Optimizer:
     mask_weight: float = 1.0
     # Training ends after this many evaluations without a better mean validation loss; 0: never.
     patience: int = 0
+    # Each step computes its batch in this number of equal parts, and adds up their gradients in one
+    # order: so any number of processes up to it has the same losses and parameters to the last bit.
+    # "auto" is the greatest number up to 8 that divides data.batch_size. 0: each process computes
+    # its share as a whole; another number of processes has other last digits.
+    microbatches: Microbatches = "auto"
     # The random seed of the initial parameters.
     seed: int = 0
     # The folder of a run whose best checkpoint has the initial parameters, and the digest of that
@@ -209,6 +216,11 @@ class Config:
         return "\n".join(lines)
 
 
+_MOST_AUTO_MICROBATCHES = 8
+
+# What runs have that were written before there was a setting.
+_OLDER: dict[str, dict[str, Any]] = {"optimizer": {"microbatches": 0}}
+
 # The settings of [data] that only one walk uses.
 _OF_WALK = {
     "priority": ("child_width", "child_widths", "children"),
@@ -255,7 +267,19 @@ def load_run(folder: str | os.PathLike[str], settings: Sequence[str] = ()) -> Co
     Raises:
         ConfigError: A key is unknown, or a value is not valid.
     """
-    return _changed(_read(os.path.join(folder, "config.toml")), settings, is_written=False)
+    sections = _read(os.path.join(folder, "config.toml"))
+    for section, fields in _OLDER.items():
+        sections[section] = {**fields, **sections.get(section, {})}
+    return _changed(sections, settings, is_written=False)
+
+
+def microbatches(config: Config) -> int:
+    """Returns the number of microbatches of a step; 0 for a batch that is computed as a whole."""
+    found, batch_size = config.optimizer.microbatches, config.data.batch_size
+    if found != "auto":
+        return found
+    most = min(_MOST_AUTO_MICROBATCHES, batch_size)
+    return next(number for number in range(most, 0, -1) if batch_size % number == 0)
 
 
 def changed(config: Config, settings: Sequence[str]) -> Config:
@@ -342,12 +366,13 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
     `theirs` is a result of `to_dict`. The paths of stores and of the run to start from may differ,
-    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default. What no walk
-    of the two uses does not count: older ones may have any value there.
+    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default, or what such
+    runs had. What no walk of the two uses does not count: older ones may have any value there.
     """
     defaults = Config().to_dict()
     completed = {
-        section: {**fields, **theirs.get(section, {})} for section, fields in defaults.items()
+        section: {**fields, **_OLDER.get(section, {}), **theirs.get(section, {})}
+        for section, fields in defaults.items()
     }
     walks = (ours.data.walk, completed["data"]["walk"])
     unused = {f"data.{key}" for key in _unused_by(walks[0]) if key in _unused_by(walks[1])}
@@ -433,6 +458,12 @@ def _check_keys(prefix: str, found: Mapping[str, Any], known: Mapping[str, Any])
 def _typed(name: str, value: Any, kind: Any) -> Any:
     """Returns the value in the type of its field."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        # A word or a number.
+        words, number = arguments
+        if isinstance(value, str):
+            return _typed(name, value, words)
+        origin, kind = None, number
     if origin is Literal:
         if any(value == a and type(value) is type(a) for a in arguments):
             return value
@@ -514,6 +545,7 @@ def _check(config: Config) -> None:
             f"expected less than 1 for optimizer.mean_share, found {config.optimizer.mean_share}: "
             "the mean would never change"
         )
+    _check_microbatches(config)
     if config.optimizer.patience and not config.run.evaluate_every:
         raise ConfigError(
             "expected at least 1 for run.evaluate_every with optimizer.patience, which counts "
@@ -533,6 +565,21 @@ def _check(config: Config) -> None:
         raise ConfigError(
             "expected one weight in data.task_weights per task in data.tasks, and then per pool in "
             f"data.pools, found {len(data.task_weights)} weights for {len(data.tasks)} tasks{pools}"
+        )
+
+
+def _check_microbatches(config: Config) -> None:
+    """Refuses a number of microbatches that does not divide the batch."""
+    found, batch_size = config.optimizer.microbatches, config.data.batch_size
+    if found == "auto":
+        return
+    if found < 0:
+        raise ConfigError(f"expected at least 0 for optimizer.microbatches, found {found}")
+    if found and batch_size % found:
+        less = next(number for number in range(found, 0, -1) if batch_size % number == 0)
+        raise ConfigError(
+            f"expected a data.batch_size that optimizer.microbatches divides, found {batch_size} "
+            f"and {found}; set optimizer.microbatches={less}, or another batch size"
         )
 
 

@@ -21,8 +21,9 @@ from confluence.batch import (
     HostBatch,
     target_stats,
 )
-from confluence.feed import DeviceTransfer
+from confluence.feed import DeviceTransfer, Samplers
 from confluence.masked import is_pool
+from confluence.microbatches import Microbatches
 from confluence.step import Program
 
 
@@ -120,7 +121,9 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
     return found
 
 
-def predict_batch(program: Program, models: Sequence[Any], batch: Batch, kind: int) -> list[Any]:
+def predict_batch(
+    program: Program, models: Sequence[Any], batch: Batch | Microbatches, kind: int
+) -> list[Any]:
     """Returns the `Outputs` of each model, given by its parameters, as arrays of NumPy.
 
     The first of several outputs is their mean.
@@ -135,7 +138,7 @@ def predict_batch(program: Program, models: Sequence[Any], batch: Batch, kind: i
 def score_split(
     program: Program,
     models: Sequence[Any],
-    sampler: headwater.Sampler,
+    samplers: Samplers,
     transfer: DeviceTransfer,
     split: headwater.sampler.Split,
     task: Task,
@@ -152,10 +155,10 @@ def score_split(
     `batch_limit` takes the first batches alone; 0 takes all. `after_batch` is called after each.
     """
     batches = []
-    for batch in itertools.islice(sampler.evaluate(split, [task.name]), batch_limit or None):
-        outputs = predict_batch(program, models, transfer.to_device(batch), task.kind)
-        for hidden in hide(batch):
-            if hidden is batch:
+    for parts in itertools.islice(samplers.evaluate(split, [task.name]), batch_limit or None):
+        outputs = predict_batch(program, models, transfer.to_device(parts), task.kind)
+        for hidden in zip(*map(hide, parts), strict=True):
+            if all(of is part for of, part in zip(hidden, parts, strict=True)):
                 outputs.append(outputs[0])
                 continue
             on_device = transfer.to_device(hidden)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import queue
 import threading
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import headwater
 from confluence import choices, config
 from confluence.batch import Batch, HostBatch, Vocabulary, from_sampler
+from confluence.microbatches import Microbatches
 from confluence.parallel import Layout, Processes
+from headwater._tree import share
+from headwater.sampler import Split
 
 
 class FedBatch(NamedTuple):
     """A batch on the device."""
 
-    batch: Batch
+    batch: Batch | Microbatches
     # The position of the stream after this batch.
     cursor: bytes
     task: int
@@ -34,24 +42,87 @@ class DeviceTransfer:
     """Converts the sampler's batches to batches on the device."""
 
     def __init__(
-        self, vocabulary: Vocabulary, stores: Sequence[int], layout: Layout, rank: int
+        self,
+        vocabulary: Vocabulary,
+        stores: Sequence[int],
+        layout: Layout,
+        rank: int,
+        *,
+        in_microbatches: bool,
     ) -> None:
         """`stores` has the number of the store of each task and pool."""
         self._vocabulary, self._stores = vocabulary, tuple(stores)
-        self._layout, self._rank = layout, rank
+        self._layout, self._in_microbatches = layout, in_microbatches
+        # Each microbatch has its own texts.
+        self._rank = 0 if in_microbatches else rank
 
-    def to_device(self, batch: HostBatch, *, with_masks: bool = False) -> Batch:
-        """Returns a batch of the sampler on the device, with masks or with all cells to be seen."""
-        store = self._stores[batch["task_idx"][0]]
-        compact = from_sampler(batch, self._vocabulary, store, self._rank, with_masks=with_masks)
-        return self._layout.to_devices(compact)
+    def to_device(
+        self, batches: Sequence[HostBatch], *, with_masks: bool = False
+    ) -> Batch | Microbatches:
+        """Returns the batches of `Samplers` on the device, with masks or all cells to be seen."""
+        compact = [
+            from_sampler(
+                batch,
+                self._vocabulary,
+                self._stores[batch["task_idx"][0]],
+                self._rank,
+                with_masks=with_masks,
+            )
+            for batch in batches
+        ]
+        if self._in_microbatches:
+            return Microbatches(jax.device_put(of, self._layout.device) for of in compact)
+        (whole,) = compact
+        return self._layout.to_devices(whole)
+
+
+class Samplers:
+    """The samplers of a process: one for its share of a batch, or one for each microbatch of it."""
+
+    def __init__(self, each: Sequence[headwater.Sampler]) -> None:
+        self._each = list(each)
+
+    @property
+    def first(self) -> headwater.Sampler:
+        """One of them, for what is the same for all."""
+        return self._each[0]
+
+    def next_batch(self, split: Split) -> tuple[list[HostBatch], bytes]:
+        """Returns the next batch of each, and the cursor after it."""
+        batches, cursors = zip(*(of.next_batch(split) for of in self._each), strict=True)
+        # It is that of all ranks.
+        return list(batches), cursors[0].encode()
+
+    def evaluate(self, split: Split, tasks: Sequence[str]) -> Iterator[list[HostBatch]]:
+        """Yields the batches of each that have each seed of a split once over all processes."""
+        with warnings.catch_warnings():
+            # A microbatch without a seed is no rank that does nothing.
+            if len(self._each) > 1:
+                warnings.filterwarnings("ignore", message=r"task .* on this rank")
+            passes = [self.first.evaluate(split, tasks)]
+            warnings.simplefilter("ignore")
+            passes += [of.evaluate(split, tasks) for of in self._each[1:]]
+        for batches in zip(*passes, strict=True):
+            yield list(batches)
+
+    def sample(self, task: str, keys: Sequence[Any], times: Sequence[Any]) -> list[HostBatch]:
+        """Returns the contexts of chosen rows: of every M-th row for each of M microbatches."""
+        count = len(self._each)
+        return [
+            of.sample(task, keys[at::count], times[at::count]) for at, of in enumerate(self._each)
+        ]
+
+    def resume(self, cursor: bytes) -> None:
+        """Goes to the position of a cursor."""
+        for of in self._each:
+            of.resume(cursor)
 
 
 class Feed:
     """The train stream; a thread makes a few batches ahead."""
 
-    def __init__(self, sampler: headwater.Sampler, transfer: DeviceTransfer, ahead: int) -> None:
-        self._sampler, self._transfer = sampler, transfer
+    def __init__(self, samplers: Samplers, transfer: DeviceTransfer, ahead: int) -> None:
+        self._samplers, self._transfer = samplers, transfer
         self._ready: queue.Queue[FedBatch | BaseException] = queue.Queue(ahead)
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
@@ -84,15 +155,15 @@ class Feed:
             self._ready.put(error)
 
     def _make(self) -> FedBatch:
-        batch, cursor = self._sampler.next_batch("train")
+        batches, cursor = self._samplers.next_batch("train")
         start = time.perf_counter()
-        on_device = self._transfer.to_device(batch, with_masks=True)
+        on_device = self._transfer.to_device(batches, with_masks=True)
         return FedBatch(
             batch=on_device,
-            cursor=cursor.encode(),
-            task=int(batch["task_idx"][0]),
-            cells=int(np.count_nonzero(batch["is_padding"] == 0)),
-            capacity=batch["is_padding"].size,
+            cursor=cursor,
+            task=int(batches[0]["task_idx"][0]),
+            cells=sum(int(np.count_nonzero(of["is_padding"] == 0)) for of in batches),
+            capacity=sum(of["is_padding"].size for of in batches),
             transfer_seconds=time.perf_counter() - start,
         )
 
@@ -108,6 +179,32 @@ _OF_WALK = {
     "priority": {"child_width": "bfs_child_width", "children": "children"},
     "breadth": {"max_hops": "max_hops", "budget": "neighbor_budget"},
 }
+
+
+def open_samplers(
+    settings: config.Config, processes: Processes, open_resources: ExitStack
+) -> Samplers:
+    """Returns the samplers of a process, which are shut down with the other resources.
+
+    Raises:
+        ConfigError: There are more processes than microbatches, and as `open_sampler`.
+    """
+    data, run, count = settings.data, settings.run, config.microbatches(settings)
+    if not count:
+        each = [processes]
+    elif processes.count > count:
+        raise config.ConfigError(
+            f"expected at most {count} processes, one for each of optimizer.microbatches, found "
+            f"{processes.count}; start a run with more microbatches, a number that divides "
+            f"data.batch_size = {data.batch_size}"
+        )
+    else:
+        # A microbatch is what a rank would have of as many.
+        numbers = share(count, processes.rank, processes.count)
+        each = [Processes(count, number) for number in numbers]
+        threads = run.threads or len(os.sched_getaffinity(0))
+        run = dataclasses.replace(run, threads=max(1, threads // len(each)))
+    return Samplers([open_resources.enter_context(open_sampler(data, run, of)) for of in each])
 
 
 def open_sampler(

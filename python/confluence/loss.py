@@ -42,6 +42,26 @@ class Labels(NamedTuple):
     category: jax.Array  # i32, of a target within its column, of a masked cell among all
 
 
+class Sums(NamedTuple):
+    """The losses of a batch, or of a part of one, summed up, and what they are divided by."""
+
+    # Of weight times loss, of the targets.
+    losses: jax.Array  # f32 []
+    weights: jax.Array  # f32 []
+    # Those of the masked cells, if cells are masked.
+    masked: ByType | None
+
+    @property
+    def mean(self) -> jax.Array:
+        """The weighted mean over the targets."""
+        return self.losses / self.divisor
+
+    @property
+    def divisor(self) -> jax.Array:
+        """What the sum over the targets is divided by."""
+        return jnp.maximum(self.weights, 1e-9)
+
+
 class ByType(NamedTuple):
     """The losses of masked cells, summed up by their types, and how many there are of each."""
 
@@ -51,7 +71,12 @@ class ByType(NamedTuple):
     @property
     def mean(self) -> jax.Array:
         """The mean over all cells, each of which weighs alike."""
-        return jnp.sum(self.sums) / jnp.maximum(jnp.sum(self.counts), 1)
+        return jnp.sum(self.sums) / self.divisor
+
+    @property
+    def divisor(self) -> jax.Array:
+        """What the sum over all cells is divided by."""
+        return jnp.maximum(jnp.sum(self.counts), 1)
 
 
 def labels(cells: Cells, batch: Batch) -> Labels:
@@ -97,26 +122,51 @@ def masked_losses(
     There is none for NULL: as no such cell is masked, a model would learn that nothing ever is.
     Nor is there one for a category that came after training, which no prediction can name.
     """
+    at, kinds, truth, start, count, is_known, of_types = _masked_cells(cells, batch, tables)
+    scores = known_categories(predictions.heads.categories, count[..., None], start[..., None])
+    categorical = _categorical(scores, truth.category, is_known)
+    losses = _of_type(predictions.heads, truth, kinds, categorical)
+    if predictions.texts is not None:
+        wanted = unit_length(texts[cells.texts[jnp.arange(len(at))[:, None], at]])
+        cosine = jnp.sum(unit_length(predictions.texts) * wanted, axis=-1)
+        losses = jnp.where(kinds == TEXT, 1 - cosine, losses)
+    return ByType(
+        jnp.sum(losses[..., None] * of_types, axis=(0, 1)), jnp.sum(of_types, axis=(0, 1))
+    )
+
+
+def masked_counts(cells: Cells, batch: Batch, tables: Tables) -> jax.Array:
+    """Returns how many masked cells of each type have a loss, f32 [6]; it needs no prediction."""
+    return jnp.sum(_masked_cells(cells, batch, tables).of_types, axis=(0, 1))
+
+
+class _MaskedCells(NamedTuple):
+    """The masked cells of a batch [B, M]."""
+
+    at: jax.Array  # i32, their places
+    kinds: jax.Array
+    truth: Labels
+    # Where the categories of their columns start, how many training knew, and whether the cell's is
+    # one of them.
+    start: jax.Array
+    known_count: jax.Array
+    is_known: jax.Array
+    # 1 at the type of a cell that has a loss.
+    of_types: jax.Array  # f32 [B, M, 6]
+
+
+def _masked_cells(cells: Cells, batch: Batch, tables: Tables) -> _MaskedCells:
     cell_count = cells.types.shape[1]
     masked = batch.masked.astype(jnp.int32)
     at, contexts = jnp.minimum(masked, cell_count - 1), jnp.arange(len(masked))[:, None]
     kinds, columns = cells.types[contexts, at], cells.columns[contexts, at]
     truth = _labels(cells, at, kinds)
     start, count = (of[columns] for of in (tables.category_starts, tables.category_counts))
-    scores = known_categories(predictions.heads.categories, count[..., None], start[..., None])
     is_known = truth.category < start + count
-    categorical = _categorical(scores, truth.category, is_known)
-    losses = _of_type(predictions.heads, truth, kinds, categorical)
-    if predictions.texts is not None:
-        wanted = unit_length(texts[cells.texts[contexts, at]])
-        cosine = jnp.sum(unit_length(predictions.texts) * wanted, axis=-1)
-        losses = jnp.where(kinds == TEXT, 1 - cosine, losses)
     is_counted = (masked < cell_count) & (batch.weights > 0)[:, None]
     is_counted &= is_known | (kinds != CATEGORICAL)
     of_types = jax.nn.one_hot(kinds, len(TYPE_NAMES)) * is_counted[..., None]
-    return ByType(
-        jnp.sum(losses[..., None] * of_types, axis=(0, 1)), jnp.sum(of_types, axis=(0, 1))
-    )
+    return _MaskedCells(at, kinds, truth, start, count, is_known, of_types)
 
 
 def _of_type(
@@ -155,9 +205,9 @@ def values_and_labels(
     return value, label
 
 
-def weighted_mean(losses: jax.Array, weights: jax.Array) -> jax.Array:
-    """Returns the weighted mean over the global batch."""
-    return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1e-9)
+def weighted_sums(losses: jax.Array, weights: jax.Array, masked: ByType | None = None) -> Sums:
+    """Returns the sums over the contexts of a batch."""
+    return Sums(jnp.sum(losses * weights), jnp.sum(weights), masked)
 
 
 def known_categories(scores: jax.Array, count: jax.Array, start: jax.Array | int = 0) -> jax.Array:

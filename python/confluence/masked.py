@@ -12,7 +12,7 @@ import numpy as np
 import headwater
 from confluence import config, times
 from confluence.batch import TYPE_NAMES
-from confluence.feed import DeviceTransfer
+from confluence.feed import DeviceTransfer, Samplers
 from confluence.step import Program
 from confluence.tables import aligned
 from headwater.sampler import Split, micros
@@ -90,7 +90,7 @@ def by_name(sums: Any, counts: Any) -> dict[str, float]:
 def score(
     program: Program,
     models: Sequence[Any],
-    sampler: headwater.Sampler,
+    samplers: Samplers,
     transfer: DeviceTransfer,
     split: Split,
     name: str,
@@ -104,8 +104,8 @@ def score(
     their losses. `batch_limit` takes the first batches alone; 0 takes all.
     """
     sums, counts = np.zeros((2, len(TYPE_NAMES)))
-    for batch in itertools.islice(sampler.evaluate(split, [name]), batch_limit or None):
-        on_device = transfer.to_device(batch, with_masks=True)
+    for parts in itertools.islice(samplers.evaluate(split, [name]), batch_limit or None):
+        on_device = transfer.to_device(parts, with_masks=True)
         for params in models:
             of_batch = jax.device_get(program.score_masked(params, on_device))
             sums, counts = sums + of_batch.sums, counts + of_batch.counts

@@ -12,11 +12,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from confluence import rollcall
 from confluence.batch import REPLICATED, Batch
 from confluence.rollcall import JoinError
+
+_MOST_KIND_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,29 @@ def _has_remedy(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in ("confluence", "headwater")
 
 
+def warn_of_unlike_processes() -> None:
+    """Prints which processes have other bits than rank 0, if any; all processes call it together.
+
+    A CPU adds up in an order that depends on its kind and on the number of its cores.
+    """
+    kind = jax.local_devices()[0].device_kind
+    if jax.default_backend() == "cpu":
+        kind += f" of {len(os.sched_getaffinity(0))} cores"
+    own = np.frombuffer(kind.encode()[:_MOST_KIND_BYTES].ljust(_MOST_KIND_BYTES), np.uint8)
+    first, *others = (
+        row.tobytes().decode(errors="replace").strip()
+        for row in multihost_utils.process_allgather(own, tiled=False)
+    )
+    if jax.process_index() == 0:
+        for rank, other in enumerate(others, start=1):
+            if other != first:
+                print(
+                    f"confluence: rank {rank} has {other}, rank 0 {first}: the last digits depend "
+                    "on which rank computes what; give all ranks the same",
+                    file=sys.stderr,
+                )
+
+
 class Layout:
     """Where arrays lie: on a mesh of one device per process, with one axis named `data`."""
 
@@ -102,6 +128,22 @@ class Layout:
         self.mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.sharded = NamedSharding(self.mesh, PartitionSpec("data"))
+
+    @property
+    def world(self) -> int:
+        """The number of devices."""
+        return int(self.mesh.size)
+
+    @property
+    def device(self) -> jax.Device:
+        """The device of this process."""
+        device: jax.Device = self.mesh.local_devices[0]
+        return device
+
+    @property
+    def rank(self) -> int:
+        """The place of this process's device among all."""
+        return list(self.mesh.devices.flat).index(self.device)
 
     @property
     def batch(self) -> Batch:
@@ -121,6 +163,23 @@ class Layout:
         """Returns an array of one flag per device; `flag` is that of this process."""
         own = np.full(len(self.mesh.local_devices), flag, np.int32)
         return jax.make_array_from_process_local_data(self.sharded, own)
+
+    def local(self, tree: Any) -> Any:
+        """Returns the parts of arrays that lie on this process's device, without a copy."""
+        return jax.tree.map(lambda array: array.addressable_data(0), tree)
+
+    def everywhere(self, tree: Any) -> Any:
+        """Returns arrays on every device, of which each process gives its equal copy."""
+
+        def of_all(array: jax.Array) -> jax.Array:
+            return jax.make_array_from_single_device_arrays(array.shape, self.replicated, [array])
+
+        return jax.tree.map(of_all, tree)
+
+    def joined(self, array: jax.Array) -> jax.Array:
+        """Returns the processes' arrays, of one shape, one after the other along the first axis."""
+        shape = (self.world * array.shape[0], *array.shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, self.sharded, [array])
 
     def copy_to_all(self, tree: Any) -> Any:
         """Returns the arrays, which must be equal in all processes, on every device."""

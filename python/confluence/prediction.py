@@ -177,8 +177,7 @@ def predict_batch(
     Raises:
         HeadwaterError: There is no such row.
     """
-    batch = parts.sampler.sample(task.name, keys, times)
-    on_device = parts.transfer.to_device(batch)
+    on_device = parts.transfer.to_device(parts.samplers.sample(task.name, keys, times))
     outputs, *_ = evaluation.predict_batch(parts.program, models, on_device, task.kind)
     values = metrics.in_units(task.kind, outputs.value.astype(np.float64), task.stats)
     return values[: len(keys)], outputs.null[: len(keys)].astype(np.float64)

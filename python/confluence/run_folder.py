@@ -160,14 +160,15 @@ def write_settings(out: Path, settings: config.Config, processes: Processes, ste
     # One entry for each change; a run that starts again from step 0 has this entry alone.
     before = json.loads(path.read_text()) if step and path.exists() else []
     last = before[-1] if before else {}
-    changed = [
-        f"{name} is {value!r}, was {last[name]!r}"
-        for name, value in now.items()
-        if name in last and last[name] != value
+    changed = [name for name, value in now.items() if name in last and last[name] != value]
+    # Of microbatches, each has the same bits on any process.
+    harmless = {"processes"} if settings.optimizer.microbatches else set()
+    differing = [
+        f"{name} is {now[name]!r}, was {last[name]!r}" for name in changed if name not in harmless
     ]
-    if changed:
+    if differing:
         print(
-            f"confluence: {'; '.join(changed)}: from step {step} on the last digits may differ",
+            f"confluence: {'; '.join(differing)}: from step {step} on the last digits may differ",
             file=sys.stderr,
         )
     if changed or not before:

@@ -45,12 +45,12 @@ def measure(settings: config.Config) -> Speed:
 
         def train() -> None:
             nonlocal state
-            batch = parts.transfer.to_device(parts.sampler.next_train_batch())
+            batch = parts.transfer.to_device(parts.samplers.next_batch("train")[0])
             state, metrics = parts.program.step(state, batch, stop)
             jax.block_until_ready(metrics)
 
         def predict() -> None:
-            batch = parts.transfer.to_device(parts.sampler.next_train_batch())
+            batch = parts.transfer.to_device(parts.samplers.next_batch("train")[0])
             jax.device_get(parts.program.predict(state.inference_params, batch))
 
         train()

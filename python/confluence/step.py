@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import SingleDeviceSharding
 
 from confluence import config, loss, model
 from confluence.batch import NO_TARGET, Batch, Tables, Vocabulary, expand
+from confluence.microbatches import Exchange, Microbatches, in_order
 from confluence.optimizer import Length, optimizer
 from confluence.parallel import Layout
 
@@ -60,7 +62,11 @@ class Outputs(NamedTuple):
 
 
 class Program:
-    """The compiled functions of a run."""
+    """The compiled functions of a run.
+
+    They take a batch as a whole, over the devices of all processes, or the microbatches of this
+    process; then they are compiled for one device, and know nothing of other processes.
+    """
 
     def __init__(
         self, settings: config.Config, vocabulary: Vocabulary, tables: Tables, layout: Layout
@@ -81,6 +87,13 @@ class Program:
         masks = settings.data.mask_share > 0
         self._learns_texts = masks and settings.data.mask_texts
         replicated, batch = layout.replicated, layout.batch
+        self._exchange = Exchange(layout, max(config.microbatches(settings), 1))
+        self._part_of_step = jax.jit(self._part)
+        self._counts_of_part = jax.jit(self._counts)
+        self._ratio_of_sums = jax.jit(self._ratio)
+        self._end_of_step = jax.jit(self._after_parts, donate_argnums=0)
+        self._predict_part = jax.jit(self._outputs)
+        self._score_part = jax.jit(lambda *given: self._masked(*given)[1])
         self._step = jax.jit(
             self._train,
             in_shardings=(replicated, batch, layout.sharded, replicated, replicated),
@@ -103,29 +116,58 @@ class Program:
         """
         if with_texts is None:
             with_texts = self._learns_texts
-        make = jax.jit(partial(self._initial, with_texts), out_shardings=self._layout.replicated)
-        return make()
+        device = SingleDeviceSharding(self._layout.device)
+        make = jax.jit(partial(self._initial, with_texts), out_shardings=device)
+        state: State = self._layout.everywhere(make())
+        return state
 
-    def step(self, state: State, batch: Batch, stop: jax.Array) -> tuple[State, StepMetrics]:
+    def step(
+        self, state: State, batch: Batch | Microbatches, stop: jax.Array
+    ) -> tuple[State, StepMetrics]:
         """Returns the state after a batch, and consumes the buffers of the given state."""
-        return self._step(state, batch, stop, self._tables, self._length)
+        if not isinstance(batch, Microbatches):
+            return self._step(state, batch, stop, self._tables, self._length)
+        own: State = self._layout.local(state)
+        tables, length = self._layout.local((self._tables, self._length))
+        ratio: Any = np.float32(0)
+        if batch[0].masked.shape[1]:
+            counts, _ = self._exchange.sum(
+                (self._counts_of_part(part, tables) for part in batch), stop
+            )
+            ratio = self._ratio_of_sums(counts)
+        sums, any_stop = self._exchange.sum(
+            (self._part_of_step(own.params, part, tables, ratio) for part in batch), stop
+        )
+        own, metrics = self._end_of_step(own, sums, any_stop, length)
+        return self._layout.everywhere(own), metrics
 
     def compiled_step(self, state: State, batch: Batch, stop: jax.Array) -> jax.stages.Compiled:
         """Returns the step as it is compiled for such a batch, for its text and its costs."""
         return self._step.lower(state, batch, stop, self._tables, self._length).compile()
 
-    def predict(self, params: Any, batch: Batch) -> Outputs:
+    def predict(self, params: Any, batch: Batch | Microbatches) -> Outputs:
         """Returns the predictions of a global batch, on all processes."""
-        return self._predict(params, batch, self._tables)
+        if not isinstance(batch, Microbatches):
+            return self._predict(params, batch, self._tables)
+        params, tables = self._layout.local((params, self._tables))
+        parts = [self._predict_part(params, part, tables) for part in batch]
+        outputs: Outputs = in_order(self._exchange.gather(parts))
+        return outputs
 
-    def score_masked(self, params: Any, batch: Batch) -> loss.ByType:
+    def score_masked(self, params: Any, batch: Batch | Microbatches) -> loss.ByType:
         """Returns the losses of the masked cells of a global batch, on all processes."""
-        return self._score_masked(params, batch, self._tables)
+        if not isinstance(batch, Microbatches):
+            return self._score_masked(params, batch, self._tables)
+        params, tables = self._layout.local((params, self._tables))
+        parts = [self._score_part(params, part, tables) for part in batch]
+        # In the order of the microbatches.
+        return jax.tree.map(lambda *of: sum(of), *self._exchange.gather(parts))
 
     @property
     def compiled_steps(self) -> int:
         """The number of batch shapes that the step was compiled for."""
-        return self._step._cache_size()  # type: ignore[attr-defined]
+        steps = (self._step, self._part_of_step)
+        return sum(of._cache_size() for of in steps)  # type: ignore[attr-defined]
 
     def _initial(self, with_texts: bool) -> State:
         params = model.initial_params(
@@ -142,8 +184,57 @@ class Program:
     def _train(
         self, state: State, batch: Batch, stop: jax.Array, tables: Tables, length: Length
     ) -> tuple[State, StepMetrics]:
-        of_params = jax.value_and_grad(self._loss, has_aux=True)
-        (cost, masked), gradients = of_params(state.params, batch, tables)
+        """Returns the state after a batch that is computed as a whole."""
+
+        def cost(params: Any) -> tuple[jax.Array, loss.Sums]:
+            sums = self._sums(params, batch, tables)
+            return self._cost(sums), sums
+
+        gradients, sums = jax.grad(cost, has_aux=True)(state.params)
+        return self._updated(state, gradients, sums, jnp.max(stop), length)
+
+    def _part(
+        self, params: Any, batch: Batch, tables: Tables, ratio: jax.Array
+    ) -> tuple[Any, loss.Sums]:
+        """Returns the gradients and losses of a microbatch, whose sums over all are a step's.
+
+        The gradients are those of the cost times the divisor of the targets' losses. `ratio` is the
+        share of the masked cells in that, which the whole batch decides.
+        """
+
+        def cost(params: Any) -> tuple[jax.Array, loss.Sums]:
+            sums = self._sums(params, batch, tables)
+            whole = sums.losses
+            if sums.masked is not None:
+                whole += ratio * jnp.sum(sums.masked.sums)
+            return whole, sums
+
+        gradients, sums = jax.grad(cost, has_aux=True)(params)
+        return gradients, sums
+
+    def _counts(self, batch: Batch, tables: Tables) -> loss.Sums:
+        """Returns what the losses of a microbatch are divided by, without losses."""
+        counts = loss.masked_counts(expand(batch, tables, self.shape.max_rows), batch, tables)
+        none = loss.ByType(jnp.zeros_like(counts), counts)
+        return loss.weighted_sums(jnp.zeros_like(batch.weights), batch.weights, none)
+
+    def _ratio(self, sums: loss.Sums) -> jax.Array:
+        """Returns the `ratio` of `_part`."""
+        assert sums.masked is not None
+        return self._settings.optimizer.mask_weight * sums.divisor / sums.masked.divisor
+
+    def _after_parts(
+        self, state: State, parts: tuple[Any, loss.Sums], stop: jax.Array, length: Length
+    ) -> tuple[State, StepMetrics]:
+        """Returns the state after a batch, given the sums over its microbatches."""
+        gradients, sums = parts
+        gradients = jax.tree.map(lambda of: of / sums.divisor, gradients)
+        return self._updated(state, gradients, sums, jnp.max(stop), length)
+
+    def _updated(
+        self, state: State, gradients: Any, sums: loss.Sums, stop: jax.Array, length: Length
+    ) -> tuple[State, StepMetrics]:
+        cost = self._cost(sums)
         norm = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(norm) & jnp.isfinite(cost)
         made = optimizer(self._settings.optimizer, length)
@@ -154,7 +245,7 @@ class Program:
         before = (state.params, state.optimizer, state.mean)
         params, changed, mean = jax.tree.map(choose, after, before)
         skipped = state.skipped + (1 - is_finite)
-        metrics = StepMetrics(cost, norm, skipped, jnp.max(stop), masked)
+        metrics = StepMetrics(cost, norm, skipped, stop, sums.masked)
         return State(params, changed, state.step + 1, skipped, mean), metrics
 
     def _mean(self, state: State, params: Any) -> Any:
@@ -164,23 +255,27 @@ class Program:
         after = params if state.mean else {}
         return jax.tree.map(lambda old, new: share * old + (1 - share) * new, state.mean, after)
 
-    def _loss(
-        self, params: Any, batch: Batch, tables: Tables
-    ) -> tuple[jax.Array, loss.ByType | None]:
-        """Returns the loss of a batch, and of its masked cells if there are some."""
+    def _cost(self, sums: loss.Sums) -> jax.Array:
+        """Returns what a step makes less, of the losses of a batch."""
+        if sums.masked is None:
+            return sums.mean
+        return sums.mean + self._settings.optimizer.mask_weight * sums.masked.mean
+
+    def _sums(self, params: Any, batch: Batch, tables: Tables) -> loss.Sums:
+        """Returns the losses of a batch."""
         if not batch.masked.shape[1]:
             predictions = model.predict(params, batch, tables, self._settings.model, self.shape)
-            return self._target_loss(predictions, batch, tables), None
+            return self._target_sums(predictions, batch, tables)
         predictions, masked = self._masked(params, batch, tables)
-        of_target = self._target_loss(predictions, batch, tables)
-        of_target = jnp.where(batch.target_type == NO_TARGET, 0, of_target)
-        return of_target + self._settings.optimizer.mask_weight * masked.mean, masked
+        of_target = self._target_sums(predictions, batch, tables)
+        losses = jnp.where(batch.target_type == NO_TARGET, 0, of_target.losses)
+        return of_target._replace(losses=losses, masked=masked)
 
-    def _target_loss(
+    def _target_sums(
         self, predictions: model.Predictions, batch: Batch, tables: Tables
-    ) -> jax.Array:
+    ) -> loss.Sums:
         labels = loss.labels(expand(batch, tables, self.shape.max_rows), batch)
-        return loss.weighted_mean(loss.context_losses(predictions, labels, batch), batch.weights)
+        return loss.weighted_sums(loss.context_losses(predictions, labels, batch), batch.weights)
 
     def _masked(
         self, params: Any, batch: Batch, tables: Tables

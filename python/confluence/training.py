@@ -16,7 +16,17 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, epochs, masked, members, report, run_folder, sinks, starting
+from confluence import (
+    config,
+    epochs,
+    masked,
+    members,
+    parallel,
+    report,
+    run_folder,
+    sinks,
+    starting,
+)
 from confluence.assembly import Assembly, assemble, open_run, open_stores
 from confluence.checkpoint import Checkpoints, Writer, steps_in
 from confluence.feed import Feed
@@ -63,7 +73,7 @@ def train(
     is_alone = processes.count == 1
     if is_alone:
         # Before the folder is created: a run that is refused leaves none behind.
-        settings = _resolved(settings, resume, processes)
+        settings = _resolved(settings, out, resume, processes)
     with run_folder.created_folder(out, is_alone=is_alone):
         if not is_alone:
             meeting = Meeting(
@@ -71,7 +81,9 @@ def train(
             )
             processes.join(settings.run.timeout_seconds, meeting)
             # After they have joined: JAX must not be used before.
-            settings = _resolved(settings, resume, processes)
+            settings = _resolved(settings, out, resume, processes)
+            if settings.optimizer.microbatches:
+                parallel.warn_of_unlike_processes()
         return _train(settings, out, processes, resume, profile)
 
 
@@ -257,7 +269,7 @@ class _Trainer:
         if found is None:
             print("confluence: there is no checkpoint yet; starting at step 0", file=sys.stderr)
             return
-        self._parts.sampler.resume(found.cursor)
+        self._parts.samplers.resume(found.cursor)
         self._state, self._first_step = found.state, found.step
         self._validation = found.validation
         if self._is_leader:
@@ -283,7 +295,7 @@ class _Trainer:
     def _train_steps(self, last: int, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
         self._parts.status.show("compiling")
-        feed = Feed(self._parts.sampler, self._parts.transfer, run.ahead_on_device)
+        feed = Feed(self._parts.samplers, self._parts.transfer, run.ahead_on_device)
         recorder = StepRecorder(self._parts, self._log, feed, int(self._state.skipped))
         trace = ProfilerTrace(self._out / "profile", profile)
         try:
@@ -445,10 +457,18 @@ def _stop_on_signals() -> Iterator[_StopRequest]:
             signal.signal(number, handler)
 
 
-def _resolved(settings: config.Config, resume: bool, processes: Processes) -> config.Config:
+def _resolved(
+    settings: config.Config, out: Path, resume: bool, processes: Processes
+) -> config.Config:
     """Returns settings that mean the same on another device and from another folder."""
+    microbatches = config.microbatches(settings)
+    is_auto = settings.optimizer.microbatches == "auto"
+    if is_auto and resume and (out / "config.toml").exists():
+        # That of the run, which may be older than the setting.
+        microbatches = config.microbatches(config.load_run(out))
     settings = dataclasses.replace(
         settings,
+        optimizer=dataclasses.replace(settings.optimizer, microbatches=microbatches),
         model=dataclasses.replace(settings.model, compute=compute_type(settings.model.compute)),
         data=dataclasses.replace(
             settings.data, stores=tuple(os.path.abspath(path) for path in settings.data.stores)

@@ -1,9 +1,10 @@
-"""Batches and masks as JAX arrays, Gram matrices of sharded arrays: `pip install jax`."""
+"""Batches and masks as JAX arrays, sums with the same bits on any devices: `pip install jax`."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from headwater._alias import alias
 from headwater._headwater import InvalidArgument
 from headwater._optional import installed_by
+from headwater._tree import Fold, Node, nodes_within, share
 from headwater.reduce import GramJob, Reduction, Worker
 
 with installed_by("pip install jax"):
@@ -201,3 +203,178 @@ def _from_all_processes(own: bytes) -> list[bytes]:
 def _gathered(own: bytes) -> list[bytes]:
     gathered = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
     return [row.tobytes() for row in cast(npt.NDArray[np.uint8], gathered)]
+
+
+def tree_sum(tree: Any, axis_name: str, *, leaves: int, folded: bool = False) -> Any:
+    """Returns the sum of `leaves` trees of arrays, with the same bits for any number of devices.
+
+    `jax.lax.psum` adds in an order that the number of devices decides. This function adds along a
+    fixed tree over the numbers of the leaves, such as the microbatches of a training step. It is
+    called inside `jax.shard_map`; the result is on all devices. Devices exchange as many bytes as
+    in a `psum`, times the number of nodes that a device holds: one, where the number of devices
+    divides `leaves` and the quotient is a power of two.
+
+    Args:
+        tree: Arrays [n, ...], the leaves of this device along the first axis. Device r of W has n
+            or n - 1 of them, after those of the devices before it: the first `leaves % W` devices
+            have one more. Where a device has n - 1, its last row counts nothing.
+        axis_name: The axis of the mesh over which the leaves are spread.
+        leaves: The number of leaves of all devices, at least one for each.
+        folded: The arrays are `TreeSum.nodes()`.
+
+    Returns:
+        Arrays [...] of the same types.
+
+    Raises:
+        InvalidArgument: An array has another number of leaves, or there are more devices.
+
+    Example:
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+        >>> total = jax.shard_map(
+        ...     functools.partial(tree_sum, axis_name="data", leaves=3),
+        ...     mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P(), check_vma=False,
+        ... )
+        >>> total(jnp.array([1.0, 2.0, 4.0]))
+        Array(7., dtype=float32)
+    """
+    world = jax.lax.axis_size(axis_name)
+    shares = [share(leaves, rank, world) for rank in range(world)]
+    nodes = [nodes_within(of) for of in shares]
+    most = max(map(len, nodes)) if folded else len(shares[0])
+    for array in jax.tree.leaves(tree):
+        if array.shape[:1] != (most,):
+            raise InvalidArgument(
+                f"expected arrays of {most} {'nodes' if folded else 'leaves'} along the first axis "
+                f"on each of {world} devices for leaves={leaves}, found the shape {array.shape}"
+            )
+    if not folded:
+        tree = _nodes_of_device(tree, axis_name, shares, nodes)
+    return _sum_of_nodes(tree, axis_name, nodes)
+
+
+class TreeSum:
+    """The leaves of one process for `tree_sum`, added up as they come: gradient accumulation.
+
+    It is used outside of `jax.jit`. Of n leaves it keeps about log2(n) sums.
+
+    Example:
+        >>> total = TreeSum(leaves=2)
+        >>> for number in total.numbers:
+        ...     total.push({"gradient": jnp.full(2, number, jnp.float32)})
+        >>> total.nodes()
+        {'gradient': Array([[1., 1.]], dtype=float32)}
+    """
+
+    def __init__(self, leaves: int, rank: int = 0, world: int = 1) -> None:
+        """Raises InvalidArgument if there are more processes than leaves."""
+        # The numbers of this process's leaves, in the order in which they are pushed.
+        self.numbers = share(leaves, rank, world)
+        self._left = iter(self.numbers)
+        self._most = max(len(nodes_within(share(leaves, of, world))) for of in range(world))
+        self._fold: Fold[Any] = Fold(_added)
+
+    def push(self, tree: Any) -> None:
+        """Adds the next leaf, and takes over its arrays, whose memory is used again."""
+        self._fold.push(Node(next(self._left), 1), tree)
+
+    def nodes(self) -> Any:
+        """Returns the sums so far, arrays [n, ...], for `tree_sum(..., folded=True)`."""
+        found = [value for _, value in self._fold]
+        return _stacked(found, self._most)
+
+    def whole(self) -> Any:
+        """Returns the sum of all leaves, arrays [...], if this is the only process."""
+        return self._fold.whole()
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _added(left: Any, right: Any) -> Any:
+    return jax.tree.map(jnp.add, left, right)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _stacked(nodes: list[Any], most: int) -> Any:
+    def stacked(*arrays: jax.Array) -> jax.Array:
+        missing = [jnp.zeros_like(arrays[0])] * (most - len(arrays))
+        return jnp.stack([*arrays, *missing])
+
+    return jax.tree.map(stacked, *nodes)
+
+
+def _added_alone(left: Any, right: Any) -> Any:
+    return _apart(jax.tree.map(jnp.add, left, right))
+
+
+def _apart(tree: Any) -> Any:
+    """Returns the tree as it is.
+
+    XLA may fuse additions with what makes or takes their numbers, in ways that depend on the number
+    of devices, but not across this barrier.
+    """
+    return jax.lax.optimization_barrier(tree)  # type: ignore[no-untyped-call]
+
+
+def _nodes_of_device(
+    tree: Any, axis_name: str, shares: Sequence[range], nodes: Sequence[Sequence[Node]]
+) -> Any:
+    """Returns the sums of this device's nodes, arrays [most nodes of a device, ...]."""
+    most = max(map(len, nodes))
+    # Devices whose nodes have the same places and sizes share a branch.
+    forms = [
+        tuple(Node(of.start - leaves.start, of.size) for of in own)
+        for leaves, own in zip(shares, nodes, strict=True)
+    ]
+    different = sorted(set(forms))
+
+    def folded(form: Sequence[Node], tree: Any) -> Any:
+        sums = []
+        for node in form:
+            fold: Fold[Any] = Fold(_added_alone)
+            for place in range(node.size):
+                at = node.start + place
+                leaf = jax.tree.map(lambda array, at=at: array[at], tree)
+                fold.push(Node(place, 1), leaf)
+            sums.append(fold.whole())
+        return _stacked(sums, most)
+
+    branches = [functools.partial(folded, form) for form in different]
+    tree = _apart(tree)
+    if len(branches) == 1:
+        return branches[0](tree)
+    branch_of_device = jnp.array([different.index(form) for form in forms])
+    return jax.lax.switch(branch_of_device[jax.lax.axis_index(axis_name)], branches, tree)
+
+
+def _sum_of_nodes(tree: Any, axis_name: str, nodes: Sequence[Sequence[Node]]) -> Any:
+    """Returns the sum of all devices' nodes, each array [most nodes of a device, ...]."""
+    arrays, form = jax.tree.flatten(tree)
+    sums: list[Any] = [None] * len(arrays)
+    for dtype in dict.fromkeys(array.dtype for array in arrays):
+        places = [place for place, array in enumerate(arrays) if array.dtype == dtype]
+        own = jnp.concatenate(
+            [arrays[at].reshape(arrays[at].shape[0], -1) for at in places], axis=1
+        )
+        whole = _sum_of_vectors(own, axis_name, nodes)
+        sizes = [math.prod(arrays[at].shape[1:]) for at in places]
+        parts = jnp.split(whole, np.cumsum(sizes)[:-1])
+        for at, part in zip(places, parts, strict=True):
+            sums[at] = part.reshape(arrays[at].shape[1:])
+    return jax.tree.unflatten(form, sums)
+
+
+def _sum_of_vectors(own: jax.Array, axis_name: str, nodes: Sequence[Sequence[Node]]) -> jax.Array:
+    """Returns the sum of the rows that are nodes, of `own` [n, P] on each device."""
+    world, (rows, length) = len(nodes), own.shape
+    # Each device adds up a W-th of the numbers, in the order of the tree.
+    part = -(-length // world)
+    own = jnp.pad(own, ((0, 0), (0, world * part - length)))
+    sent = own.reshape(rows, world, part).swapaxes(0, 1)
+    received = _apart(
+        jax.lax.all_to_all(sent, axis_name, 0, 0)  # type: ignore[no-untyped-call]
+    )
+    fold: Fold[jax.Array] = Fold(_added_alone)
+    for rank, of_rank in enumerate(nodes):
+        for row, node in enumerate(of_rank):
+            fold.push(node, received[rank, row])
+    whole: jax.Array = jax.lax.all_gather(fold.whole(), axis_name, tiled=True)
+    return whole[:length]

@@ -15,16 +15,18 @@ def parts(demo_store, tiny_config):
     vocabulary, _ = batch.vocabulary_and_tables([headwater.Store(demo_store)], "global")
     data = config.changed(tiny_config, ["data.tasks=['spend', 'products.material']"]).data
     with feed.open_sampler(data, tiny_config.run, Processes()) as sampler:
-        transfer = feed.DeviceTransfer(vocabulary, [0, 0], Layout(jax.devices()[:1]), 0)
-        yield sampler, transfer, vocabulary
+        transfer = feed.DeviceTransfer(
+            vocabulary, [0, 0], Layout(jax.devices()[:1]), 0, in_microbatches=False
+        )
+        yield feed.Samplers([sampler]), transfer, vocabulary
 
 
 def test_p8_each_batch_has_the_cursor_that_follows_it(parts, demo_store, tiny_config):
-    sampler, transfer, vocabulary = parts
-    begin = sampler.cursor()
-    made = [sampler.next_batch("train")[0] for _ in range(6)]
-    sampler.resume(begin)
-    fed = feed.Feed(sampler, transfer, 2)
+    samplers, transfer, vocabulary = parts
+    begin = samplers.first.cursor()
+    made = [samplers.next_batch("train")[0][0] for _ in range(6)]
+    samplers.resume(begin)
+    fed = feed.Feed(samplers, transfer, 2)
     assert fed.waited_seconds == 0
     try:
         cursors = []
@@ -43,22 +45,22 @@ def test_p8_each_batch_has_the_cursor_that_follows_it(parts, demo_store, tiny_co
         fed.close()
     # What was made ahead does not count: the batch after a cursor is the next one taken.
     for number, cursor in enumerate(cursors[:-1]):
-        sampler.resume(cursor)
-        again = sampler.next_train_batch()
+        samplers.resume(cursor)
+        again = samplers.first.next_train_batch()
         assert all(np.array_equal(again[name], of) for name, of in made[number + 1].items())
 
 
 def test_an_error_of_the_sampler_is_raised_by_the_next_batch(parts):
-    sampler, transfer, _ = parts
-    sampler.shutdown()
-    fed = feed.Feed(sampler, transfer, 1)
+    samplers, transfer, _ = parts
+    samplers.first.shutdown()
+    fed = feed.Feed(samplers, transfer, 1)
     with pytest.raises(headwater.SamplerShutdown):
         fed.next_batch()
     fed.close()
 
 
 def test_a_feed_makes_no_more_ahead_than_it_may(parts):
-    sampler, _, _ = parts
+    samplers, _, _ = parts
     taken = []
 
     class Counting:
@@ -67,7 +69,7 @@ def test_a_feed_makes_no_more_ahead_than_it_may(parts):
             taken.append(host)
             return len(taken)
 
-    fed = feed.Feed(sampler, Counting(), 2)
+    fed = feed.Feed(samplers, Counting(), 2)
     fed.next_batch()
     end = 200
     while len(taken) < 4 and end:

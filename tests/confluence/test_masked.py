@@ -235,8 +235,13 @@ def gradients():
         optimizer = dataclasses.replace(SETTINGS.optimizer, mask_weight=weight)
         settings = dataclasses.replace(SETTINGS, optimizer=optimizer)
         program = Program(settings, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
-        cost = jax.value_and_grad(program._loss, has_aux=True)
-        (found, by_type), slopes = jax.jit(cost)(some_params(), one, TABLES)
+
+        def cost(params, one):
+            sums = program._sums(params, one, TABLES)
+            return program._cost(sums), sums.masked
+
+        whole = jax.value_and_grad(cost, has_aux=True)
+        (found, by_type), slopes = jax.jit(whole)(some_params(), one)
         return float(found), None if by_type is None else float(by_type.mean), slopes
 
     return of

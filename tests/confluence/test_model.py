@@ -416,9 +416,9 @@ def test_nan_in_cells_of_another_type_reaches_no_gradient():
     def cost(p, b):
         predictions = model.predict(p, b, tables(), SETTINGS.model, shape)
         cells = EXPAND(b, tables(), SETTINGS.data.max_rows)
-        return loss.weighted_mean(
+        return loss.weighted_sums(
             loss.context_losses(predictions, loss.labels(cells, b), b), b.weights
-        )
+        ).mean
 
     slope = jax.jit(jax.grad(cost))
     wanted = slope(params, one)
@@ -575,8 +575,8 @@ def test_outputs_are_the_predictions_and_labels_of_a_batch(kind, scoring):
 
 def test_contexts_of_weight_zero_do_not_count():
     losses = jnp.array([1.0, 2.0, 100.0])
-    assert float(loss.weighted_mean(losses, jnp.array([1.0, 1.0, 0.0]))) == 1.5
-    assert float(loss.weighted_mean(losses, jnp.zeros(3))) == 0.0
+    assert float(loss.weighted_sums(losses, jnp.array([1.0, 1.0, 0.0])).mean) == 1.5
+    assert float(loss.weighted_sums(losses, jnp.zeros(3)).mean) == 0.0
 
 
 def test_muon_updates_the_blocks_matrices_alone():

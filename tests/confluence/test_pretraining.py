@@ -149,7 +149,7 @@ def test_pools_of_two_stores_are_learnt_in_one_run(tiny_config, league):
         assert parts.streams == ["demo-shop/pool:orders", "league/pool:matches"]
         params, shop = parts.program.initial().params, parts.stores[0].metadata()["embedding"]
         for stream in parts.streams:
-            host = next(iter(parts.sampler.evaluate("val", [stream])))
+            host = next(iter(parts.samplers.evaluate("val", [stream])))
             one = parts.transfer.to_device(host, with_masks=True)
             is_league = stream.startswith("league")
             columns, used = np.asarray(one.columns), np.asarray(one.is_padding) == 0

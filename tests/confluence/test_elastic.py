@@ -1,0 +1,161 @@
+"""Elastic training: a run has the same bits on any number of processes, killed and gone on."""
+
+import random
+
+import jax
+import numpy as np
+import pytest
+
+from confluence import batch, config, feed, microbatches, synthetic
+from confluence.checkpoint import CheckpointError, Checkpoints
+from confluence.config import ConfigError
+from confluence.parallel import Layout, Processes
+from confluence.step import Program
+from runs import process_options, records, results, run, start_run, wait_for_step
+
+# Compiled in half the time: no rank but 0 keeps what it compiles.
+SMALL = ["model.layers=1", "optimizer.steps=10", "run.evaluate_every=5", "run.checkpoint_every=2"]
+# With masked cells, whose number divides their losses, in bfloat16 and by the other attention.
+OTHER = [
+    "model.attention='structured'", "model.compute='bfloat16'", "data.mask_share=0.2",
+    "optimizer.steps=4", "run.evaluate_every=2",
+]  # fmt: skip
+
+
+def train_on(count, settings, out, *more):
+    """Trains on so many processes to the end."""
+    if count == 1:
+        finished = run(settings, out, *more)
+        assert finished.returncode == 0, finished.stderr
+        return
+    options = process_options(count)
+    ranks = [start_run(settings, out, *more, *options, rank) for rank in range(count)]
+    try:
+        for rank in ranks:
+            _, error = rank.communicate(timeout=600)
+            assert rank.returncode == 0, error
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+@pytest.fixture(scope="module")
+def small(tiny):
+    return [*tiny, *SMALL]
+
+
+@pytest.fixture(scope="module")
+def alone(small, tmp_path_factory):
+    out = tmp_path_factory.mktemp("alone") / "run"
+    train_on(1, small, out)
+    return out
+
+
+# Three processes have two microbatches of eight, and more: they do not divide the batch either.
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_p9_processes_change_no_bit(count, alone, small, tmp_path):
+    train_on(count, small, tmp_path / "run")
+    assert records(tmp_path / "run") == records(alone)
+    assert results(tmp_path / "run") == results(alone)
+
+
+def test_p9_a_run_goes_on_with_any_number_of_processes_after_kills(alone, small, tmp_path):
+    out, draws = tmp_path / "run", random.Random(3)
+    for count, step in ((2, 2), (1, draws.choice([4, 6]))):
+        more = ["--resume"] if step > 2 else []
+        options = process_options(count) if count > 1 else []
+        ranks = [
+            start_run(small, out, *more, *options, *([rank] if count > 1 else []))
+            for rank in range(count)
+        ]
+        try:
+            wait_for_step(ranks[0], out, step)
+            ranks[draws.randrange(count)].kill()
+            for rank in ranks:
+                rank.communicate(timeout=200)
+        finally:
+            for rank in ranks:
+                rank.kill()
+    train_on(2, small, out, "--resume")
+    assert records(out) == records(alone)
+    assert results(out) == results(alone)
+
+
+def test_p9_structured_attention_in_bfloat16_with_masked_cells(small, tmp_path):
+    for count in (1, 2):
+        train_on(count, [*small, *OTHER], tmp_path / str(count))
+    assert records(tmp_path / "2") == records(tmp_path / "1")
+    assert results(tmp_path / "2") == results(tmp_path / "1")
+    assert any("masked" in line for line in records(tmp_path / "1"))
+
+
+def test_p9_of_several_devices_in_a_process_one_is_used(alone, small, tmp_path):
+    flags = "--xla_force_host_platform_device_count=2"
+    finished = run(small, tmp_path / "run", XLA_FLAGS=flags)
+    assert finished.returncode == 0, finished.stderr
+    assert "using 1 of 2 devices, one per process" in finished.stderr
+    assert records(tmp_path / "run") == records(alone)
+
+
+def test_p9_another_number_of_microbatches_is_another_run(alone, small):
+    finished = run([*small, "optimizer.microbatches=4"], alone, "--resume")
+    assert finished.returncode == 1
+    assert "optimizer.microbatches is 4, the checkpoint has 8" in finished.stderr
+
+
+def test_p9_the_sum_of_microbatches_is_that_of_the_batch():
+    settings = config.Config(
+        model=config.Model(width=16, heads=2, layers=1, hidden=24, compute="float32", epochs=True),
+        data=config.Data(batch_size=6, sequence_length=34, max_rows=5),
+    )
+    layout = Layout(jax.devices()[:1])
+    program = Program(settings, *synthetic.vocabulary_and_tables(), layout)
+    whole = synthetic.batch(settings.data, batch.NUMERICAL, np.random.default_rng(0))
+    stop = layout.flag_to_devices(False)
+    _, wanted = program.step(program.initial(), layout.to_devices(whole), stop)
+    parts = microbatches.split(whole, config.microbatches(settings), layout)
+    assert len(parts) == 6
+    state, found = program.step(program.initial(), parts, stop)
+    assert float(found.loss) == pytest.approx(float(wanted.loss), rel=1e-5)
+    assert float(found.gradient_norm) == pytest.approx(float(wanted.gradient_norm), rel=1e-4)
+    ours = program.predict(state.params, parts)
+    theirs = jax.device_get(program.predict(state.params, layout.to_devices(whole)))
+    np.testing.assert_array_equal(ours.row, theirs.row)
+    np.testing.assert_allclose(ours.value, theirs.value, rtol=1e-3, atol=1e-4)
+
+
+def test_the_number_of_microbatches_divides_the_batch():
+    found = {
+        size: config.microbatches(config.load(None, [f"data.batch_size={size}"]))
+        for size in (32, 12, 10, 11, 7, 1)
+    }
+    assert found == {32: 8, 12: 6, 10: 5, 11: 1, 7: 7, 1: 1}
+    assert config.microbatches(config.load(None, ["optimizer.microbatches=0"])) == 0
+    with pytest.raises(ConfigError, match=r"found 12 and 8; set optimizer\.microbatches=6, or"):
+        config.load(None, ["data.batch_size=12", "optimizer.microbatches=8"])
+    with pytest.raises(ConfigError, match=r"at least 0 for optimizer\.microbatches, found -1"):
+        config.load(None, ["optimizer.microbatches=-1"])
+    with pytest.raises(ConfigError, match=r"expected an integer for optimizer\.microbatches"):
+        config.load(None, ["optimizer.microbatches=2.5"])
+    with pytest.raises(ConfigError, match="'auto'"):
+        config.load(None, ["optimizer.microbatches=many"])
+
+
+def test_more_processes_than_microbatches_are_refused(tiny_config):
+    with pytest.raises(ConfigError, match="expected at most 8 processes, .* found 9"):
+        feed.open_samplers(tiny_config, Processes(9, 0, "x:1"), None)
+
+
+def test_a_run_from_before_the_setting_has_no_microbatches(alone, tmp_path):
+    text = (alone / "config.toml").read_text()
+    (tmp_path / "config.toml").write_text(text.replace("microbatches = 8\n", ""))
+    assert config.load_run(tmp_path).optimizer.microbatches == 0
+    settings = config.load_run(alone)
+    older = settings.to_dict()
+    del older["optimizer"]["microbatches"]
+    assert config.differences(settings, older) == [
+        "optimizer.microbatches is 8, the checkpoint has 0"
+    ]
+    found = Checkpoints(alone / "checkpoints")
+    with pytest.raises(CheckpointError, match="microbatches is 0, the checkpoint has 8"):
+        found.restore(found.latest, None, config.load_run(tmp_path), ["root"])

@@ -1,0 +1,204 @@
+"""`headwater.jax.tree_sum`: one sum for any number of processes and devices."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import headwater
+from headwater._tree import Fold, Node, nodes_within, share
+
+# JAX warns if a process that has loaded it forks, so only child processes load it.
+with_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+
+
+# One process of a run: adds up the leaves of its devices, in all ways, and saves the sums.
+ADDING = """
+import functools, sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+process, processes, port, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if processes > 1:
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
+from headwater._tree import share
+from headwater.jax import TreeSum, tree_sum
+
+leaves = dict(np.load(sys.argv[5]))
+found = {}
+for devices in map(int, sys.argv[6].split(",")):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("data",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.P("data"))
+
+    def program(add):
+        return jax.jit(jax.shard_map(
+            add, mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P(), check_vma=False
+        ))
+
+    for count in (1, 2, 3, 5, 8, 12):
+        if count < devices:
+            continue
+        given = jax.tree.map(lambda of: of[:count], leaves)
+        # The rows of each device; a last one that counts nothing is NaN.
+        shares = [share(count, rank, devices) for rank in range(devices)]
+        most = max(map(len, shares))
+
+        def spread(of):
+            rows = np.full((devices, most, *of.shape[1:]), np.nan, of.dtype)
+            for rank, own in enumerate(shares):
+                rows[rank, : len(own)] = of[own.start : own.stop]
+            rows = rows.reshape(-1, *of.shape[1:])
+            return jax.make_array_from_callback(rows.shape, sharding, lambda at: rows[at])
+
+        both = {"tree": functools.partial(tree_sum, axis_name="data", leaves=count)}
+        if count % devices == 0:
+            both["psum"] = lambda of: jax.tree.map(
+                lambda x: jax.lax.psum(jnp.sum(x, axis=0), "data"), of
+            )
+        for name, add in both.items():
+            sums = program(add)(jax.tree.map(spread, given))
+            for key, value in sums.items():
+                found[f"{name} {count} {devices} {key}"] = np.asarray(value, np.float32)
+        # As they come: each process adds up those of its device, if it has one.
+        if processes == devices:
+            total = TreeSum(count, process, devices)
+            for number in total.numbers:
+                total.push(jax.tree.map(lambda of: jnp.array(of[number]), given))
+            if devices == 1:
+                sums = total.whole()
+            else:
+                nodes = jax.tree.map(
+                    lambda of: jax.make_array_from_process_local_data(sharding, np.asarray(of)),
+                    total.nodes(),
+                )
+                folded = functools.partial(tree_sum, axis_name="data", leaves=count, folded=True)
+                sums = program(folded)(nodes)
+            for key, value in sums.items():
+                found[f"pushed {count} {devices} {key}"] = np.asarray(value, np.float32)
+np.savez(f"{out}-{process}.npz", **found)
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def added_by(processes, devices_each, devices, folder):
+    """Returns the sums of each process, by way, leaves, devices and array."""
+    out = folder / f"of-{processes}-{devices_each}"
+    flags = f"--xla_force_host_platform_device_count={devices_each}"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    arguments = [str(processes), str(free_port()), str(out), str(folder / "leaves.npz"), devices]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", ADDING, str(process), *arguments],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(processes)
+    ]
+    try:
+        errors = [child.communicate(timeout=200)[1] for child in children]
+    finally:
+        for child in children:
+            child.kill()
+    for child, error in zip(children, errors, strict=True):
+        assert child.returncode == 0, error
+    return [dict(np.load(f"{out}-{process}.npz")) for process in range(processes)]
+
+
+def plain_sum(leaves):
+    """Splits the leaves at the greatest power of two below their number, again and again."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << (len(leaves) - 1).bit_length() - 1
+    return plain_sum(leaves[:half]) + plain_sum(leaves[half:])
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sums")
+    draws = np.random.default_rng(1)
+    leaves = {
+        # Sizes that 3 devices do not divide, and one smaller than their number.
+        "matrix": draws.standard_normal((12, 7, 11)).astype(np.float32),
+        "number": (draws.standard_normal(12) * 10.0 ** draws.integers(-3, 3, 12)).astype("f4"),
+        "half": draws.standard_normal((12, 5)).astype(np.float16),
+    }
+    np.savez(folder / "leaves.npz", **leaves)
+    everybody = {}
+    for processes, each, devices in ((1, 8, "1,2,3,4,8"), (2, 1, "2"), (3, 1, "3"), (2, 2, "4")):
+        for number, found in enumerate(added_by(processes, each, devices, folder)):
+            for name, value in found.items():
+                everybody[f"{name} {processes} {each} {number}"] = value
+    return leaves, everybody
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 12])
+@pytest.mark.slow
+@with_jax
+def test_p9_a_tree_sum_has_the_same_bits_on_any_devices_and_processes(count, sums):
+    leaves, everybody = sums
+    for key, of in leaves.items():
+        wanted = plain_sum(of[:count]).astype(np.float32)
+        found = {
+            name: value
+            for name, value in everybody.items()
+            if name.split()[0] != "psum"
+            and name.split()[1] == str(count)
+            and name.split()[3] == key
+        }
+        # One process on 1, 2, 3, 4, 8 devices, and pushed; 2 and 3 processes, both ways; 2 of 2.
+        assert len(found) == 18 or count < 8
+        for name, value in found.items():
+            assert value.tobytes() == wanted.tobytes(), name
+
+
+@pytest.mark.slow
+@with_jax
+def test_the_sum_of_psum_differs_with_the_number_of_devices(sums):
+    _, everybody = sums
+    names = [f"psum 12 {devices} matrix 1 8 0" for devices in (1, 2, 3, 4)]
+    assert len({everybody[name].tobytes() for name in names}) > 1
+
+
+def test_shares_follow_each_other_and_differ_by_one_at_most():
+    for leaves in range(1, 40):
+        for world in range(1, leaves + 1):
+            shares = [share(leaves, rank, world) for rank in range(world)]
+            assert [number for of in shares for number in of] == list(range(leaves))
+            assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    with pytest.raises(headwater.InvalidArgument, match="expected from 1 to 4 processes"):
+        share(4, 0, 5)
+
+
+def test_nodes_are_the_greatest_and_any_split_gives_one_sum():
+    def added(left, right):
+        return f"({left} {right})"
+
+    for leaves in range(1, 40):
+        for world in range(1, leaves + 1):
+            whole = Fold(added)
+            for rank in range(world):
+                own = Fold(added)
+                for number in share(leaves, rank, world):
+                    own.push(Node(number, 1), str(number))
+                assert [node for node, _ in own] == nodes_within(share(leaves, rank, world))
+                for node, value in own:
+                    whole.push(node, value)
+            alone = Fold(added)
+            for number in range(leaves):
+                alone.push(Node(number, 1), str(number))
+            assert whole.whole() == alone.whole()
+            assert leaves != 5 or whole.whole() == "(((0 1) (2 3)) 4)"
