@@ -236,12 +236,12 @@ def gradients():
         settings = dataclasses.replace(SETTINGS, optimizer=optimizer)
         program = Program(settings, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
 
-        def cost(params, one):
-            sums = program._sums(params, one, TABLES)
+        def cost(params, one, tables):
+            sums = program._sums(params, one, tables)
             return program._cost(sums), sums.masked
 
         whole = jax.value_and_grad(cost, has_aux=True)
-        (found, by_type), slopes = jax.jit(whole)(some_params(), one)
+        (found, by_type), slopes = jax.jit(whole)(some_params(), one, TABLES)
         return float(found), None if by_type is None else float(by_type.mean), slopes
 
     return of
