@@ -1,6 +1,5 @@
 //! An optimiser step of several micro-batches, on any number of threads with the same bits.
 
-use std::f64::consts::PI;
 use std::thread;
 
 use burn::module::{Module, ParamGroup};
@@ -15,10 +14,9 @@ use crate::model::Model;
 /// The micro-batches of a step.
 pub(crate) const MICRO_BATCHES: usize = 4;
 
-/// The steps in which the rate of learning rises, and the share of it that is left at the end.
+/// The rate of learning, and the steps in which it rises.
+const RATE: f64 = 8e-3;
 const WARMUP_STEPS: f64 = 40.0;
-const LAST_SHARE: f64 = 0.1;
-const RATE: f64 = 5e-3;
 
 /// The loss and the gradients of a micro-batch.
 type Answer = (f32, GradientsParams);
@@ -32,12 +30,11 @@ pub(crate) fn optimizer() -> ModuleOptimizer {
     adam.with_group(matrices, muon.build(), None)
 }
 
-/// Returns the rate of learning of a step: it rises, and falls along a cosine.
+/// Returns the rate of learning of a step: it rises, stays until half of the steps are taken, and falls to 0.
 pub(crate) fn rate(step: u64, steps: u64) -> f64 {
     let (step, steps) = (step as f64, steps as f64);
-    let done = ((step - WARMUP_STEPS) / (steps - WARMUP_STEPS)).clamp(0.0, 1.0);
-    let cosine = 0.5 + (PI * done).cos() / 2.0;
-    RATE * (step / WARMUP_STEPS).min(1.0) * (LAST_SHARE + (1.0 - LAST_SHARE) * cosine)
+    let left = (steps - step) / (steps / 2.0);
+    RATE * (step / WARMUP_STEPS).min(left).min(1.0)
 }
 
 /// Takes a step; returns the model after it and the mean loss before it.
