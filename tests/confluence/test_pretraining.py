@@ -145,7 +145,9 @@ def test_pools_of_two_stores_are_learnt_in_one_run(tiny_config, league):
         tiny_config.data, stores=(*tiny_config.data.stores, str(league)), tasks=(),
         mask_share=0.4, pools={"orders": "", "league/matches": "2024-01-01"},
     )  # fmt: skip
-    with assembly.assemble(dataclasses.replace(tiny_config, data=data), Processes()) as parts:
+    whole = dataclasses.replace(tiny_config.optimizer, microbatches=0)
+    settings = dataclasses.replace(tiny_config, data=data, optimizer=whole)
+    with assembly.assemble(settings, Processes()) as parts:
         assert parts.streams == ["demo-shop/pool:orders", "league/pool:matches"]
         params, shop = parts.program.initial().params, parts.stores[0].metadata()["embedding"]
         for stream in parts.streams:
