@@ -4,7 +4,7 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use headwater::ErrorKind;
 use headwater::plan::Split;
-use headwater::store::TimeMetadata;
+use headwater::store::{AggregateValue, Metadata, TargetMetadata, TimeMetadata};
 use headwater_burn::{EvaluationLoader, GraphBatch, Loader};
 
 use crate::shop::{bits, floats, ints, loader, settings, shop, with_masks};
@@ -37,6 +37,8 @@ fn masked_cells_have_their_share_and_never_the_target() {
         })
         .collect();
     assert!(!times.is_empty());
+    let labels = labels(store.metadata());
+    assert!(!labels.is_empty());
     let (mut count, mut eligible) = (0_u64, 0_u64);
     let loader = loader(&with_masks(SHARE), (0, 1));
     for batch in loader.iter().take(1500) {
@@ -49,7 +51,8 @@ fn masked_cells_have_their_share_and_never_the_target() {
         for (at, is_masked) in masked(&batch).into_iter().enumerate() {
             let is_eligible = [null[at], target[at], padding[at]] == [0; 3]
                 && kinds[at] != 0
-                && !times.contains(&columns[at]);
+                && !times.contains(&columns[at])
+                && !labels.contains(&columns[at]);
             assert!(is_eligible || is_masked == 0, "cell {at}");
             eligible += u64::from(is_eligible);
             count += u64::from(is_masked == 1);
@@ -59,6 +62,36 @@ fn masked_cells_have_their_share_and_never_the_target() {
     let (cells, share) = (eligible as f64, (SHARE * 65_536.0).round() / 65_536.0);
     let deviation = (cells * share * (1.0 - share)).sqrt();
     assert!((count as f64 - cells * share).abs() < 5.0 * deviation, "{count} of {eligible}");
+}
+
+/// Returns the columns whose cells are labels of a task in some row, or are made of them.
+fn labels(metadata: &Metadata) -> Vec<i32> {
+    let index = |table: u32, column: u32| {
+        metadata.tables[table as usize].columns[column as usize].index as i32
+    };
+    let mut cells = Vec::new();
+    for task in &metadata.tasks {
+        if let TargetMetadata::Cell { column, hide } = &task.target {
+            cells.extend(hide.iter().chain([column]).map(|&column| index(task.anchor, column)));
+        }
+    }
+    let means = metadata.aggregates.iter().filter(|aggregate| match aggregate.value {
+        AggregateValue::Mean { column } => {
+            let child = metadata.relations[aggregate.relation as usize].child;
+            cells.contains(&index(child, column))
+        }
+        _ => false,
+    });
+    let summaries = metadata.summaries.iter().filter(|summary| {
+        summary.columns.iter().any(|&column| cells.contains(&index(summary.of, column)))
+    });
+    let of_summaries =
+        summaries.flat_map(|summary| metadata.tables[summary.table as usize].columns.iter());
+    let made: Vec<i32> = means
+        .map(|aggregate| aggregate.index as i32)
+        .chain(of_summaries.map(|column| column.index as i32))
+        .collect();
+    [cells, made].concat()
 }
 
 /// Test 5: ranks and a resume change no mask.
