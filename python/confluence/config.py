@@ -26,7 +26,7 @@ from headwater.sampler import micros
 Attention = Literal["dense", "structured"]
 Compute = Literal["auto", "float32", "bfloat16"]
 Epochs = Literal["auto", True, False]
-Microbatches = Literal["auto"] | int
+MicrobatchCount = Literal["auto"] | int
 
 
 class ConfigError(ValueError):
@@ -140,7 +140,7 @@ class Optimizer:
     # order: so any number of processes up to it has the same losses and parameters to the last bit.
     # "auto" is the greatest number up to 8 that divides data.batch_size. 0: each process computes
     # its share as a whole; another number of processes has other last digits.
-    microbatches: Microbatches = "auto"
+    microbatches: MicrobatchCount = "auto"
     # The random seed of the initial parameters.
     seed: int = 0
     # The folder of a run whose best checkpoint has the initial parameters, and the digest of that

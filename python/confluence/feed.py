@@ -20,7 +20,7 @@ from confluence import choices, config
 from confluence.batch import Batch, HostBatch, Vocabulary, from_sampler
 from confluence.microbatches import Microbatches
 from confluence.parallel import Layout, Processes
-from headwater._tree import share
+from headwater.jax import TreeSum
 from headwater.sampler import Split
 
 
@@ -200,7 +200,7 @@ def open_samplers(
         )
     else:
         # A microbatch is what a rank would have of as many.
-        numbers = share(count, processes.rank, processes.count)
+        numbers = TreeSum(count, processes.rank, processes.count).numbers
         each = [Processes(count, number) for number in numbers]
         threads = run.threads or len(os.sched_getaffinity(0))
         run = dataclasses.replace(run, threads=max(1, threads // len(each)))

@@ -114,8 +114,9 @@ def warn_of_unlike_processes() -> None:
         for rank, other in enumerate(others, start=1):
             if other != first:
                 print(
-                    f"confluence: rank {rank} has {other}, rank 0 {first}: the last digits depend "
-                    "on which rank computes what; give all ranks the same",
+                    f"confluence: rank {rank} has {other}, rank 0 has {first}: the last digits "
+                    "depend on which rank computes what; give all ranks the same processor and the "
+                    "same number of cores",
                     file=sys.stderr,
                 )
 

@@ -31,7 +31,7 @@ def share(leaves: int, rank: int, world: int) -> range:
     """
     if not 1 <= world <= leaves:
         raise InvalidArgument(
-            f"expected from 1 to {leaves} processes, one for each leaf at most, found {world}; add "
+            f"expected from 1 to {leaves} processes, at least one leaf for each, found {world}; add "
             "up more leaves, or use fewer processes"
         )
     each, more = divmod(leaves, world)

@@ -382,6 +382,7 @@ fn change_nulls(nulls: &mut [u8], mut random: Stream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Scale;
 
     fn small() -> Store {
         Store::open("checkpoints/store-v3-small".as_ref()).unwrap()
@@ -628,21 +629,15 @@ mod tests {
             change_targets(&mut bytes, stats, Stream::new(1, Purpose::Audit, [0; 3]));
             bytes
         };
-        let task = |name: &str| {
-            let store = small();
-            let task = store.task(name).unwrap().metadata().clone();
-            match task.target {
-                TargetMetadata::Derived { column, .. } => column.stats,
-                TargetMetadata::Cell { .. } => panic!("{name} has cells as targets"),
-            }
-        };
         let truth = ColumnStats::Boolean { true_count: 1 };
         assert_eq!(of(&truth, vec![0, 1, 0]), [1, 0, 1]);
         let time = ColumnStats::Timestamp { mean_us: 0.0, std_us: 1.0, min_us: 0, max_us: 9 };
         let times = |days: [i64; 2]| bytemuck::cast_slice(&days).to_vec();
         assert_eq!(of(&time, times([1, 7])), times([1 + SHIFT_US, 7 + SHIFT_US]));
+        let (scale, mean, std, min, max) = (Scale::Linear, 0.0, 1.0, 0.0, 9.0);
+        let number = ColumnStats::Numerical { scale, mean, std, min, max };
         let numbers = |numbers: [f32; 2]| bytemuck::cast_slice(&numbers).to_vec();
-        assert_eq!(of(&task("next order"), numbers([0.5, 2.0])), numbers([1.5, 3.0]));
+        assert_eq!(of(&number, numbers([0.5, 2.0])), numbers([1.5, 3.0]));
         let categories =
             ColumnStats::Categorical { cat_emb_start: 0, cat_emb_count: 2, known_count: None };
         let two = |numbers: [u32; 2]| bytemuck::cast_slice(&numbers).to_vec();

@@ -2,13 +2,13 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 
 from confluence.compile_cache import use_compile_cache
 from confluence.xla_flags import set_deterministic_flags
+from jax_processes import free_port
 
 # As the command does, and before JAX is imported: the flags are part of the keys of what JAX keeps.
 # The tests use few settings that change the compiled step, since compiling takes seconds: the sizes
@@ -46,11 +46,6 @@ def start_run(settings, out, *more):
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def process_options(count):

@@ -13,7 +13,7 @@ from confluence.parallel import Layout, Processes
 from confluence.step import Program
 from runs import process_options, records, results, run, start_run, wait_for_step
 
-# Compiled in half the time: no rank but 0 keeps what it compiles.
+# One layer, because every rank but 0 compiles anew.
 SMALL = ["model.layers=1", "optimizer.steps=10", "run.evaluate_every=5", "run.checkpoint_every=2"]
 # With masked cells, whose number divides their losses, in bfloat16 and by the other attention.
 OTHER = [

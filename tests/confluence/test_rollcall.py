@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from confluence import rollcall
-from runs import ENDLESS, free_port, process_options, start_run
+from jax_processes import free_port
+from runs import ENDLESS, process_options, start_run
 
 TIMEOUT_SECONDS = 240
 

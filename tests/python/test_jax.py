@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from headwater.reduce import GramJob, Reduction, Worker
+from jax_processes import saved_by
 
 # JAX warns if a process that has loaded it forks, so only child processes load it.
 pytestmark = [
@@ -70,35 +70,10 @@ np.savez(f"{out}-{process}.npz", **found)
 """
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def folded_by(processes, devices_each, folder):
     """Returns the Gram matrices of each process."""
     out = folder / f"of-{processes}"
-    flags = f"--xla_force_host_platform_device_count={devices_each}"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    arguments = [str(processes), str(free_port()), str(out), str(folder / "x.npy")]
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", FOLDING, str(process), *arguments],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(processes)
-    ]
-    try:
-        errors = [child.communicate(timeout=120)[1] for child in children]
-    finally:
-        for child in children:
-            child.kill()
-    for child, error in zip(children, errors, strict=True):
-        assert child.returncode == 0, error
-    return [dict(np.load(f"{out}-{process}.npz")) for process in range(processes)]
+    return saved_by(FOLDING, processes, devices_each, out, folder / "x.npy", seconds=120)
 
 
 @pytest.fixture(scope="module")

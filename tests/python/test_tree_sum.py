@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,6 +9,7 @@ import pytest
 
 import headwater
 from headwater._tree import Fold, Node, nodes_within, share
+from jax_processes import saved_by
 
 # JAX warns if a process that has loaded it forks, so only child processes load it.
 with_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
@@ -87,35 +84,10 @@ np.savez(f"{out}-{process}.npz", **found)
 """
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def added_by(processes, devices_each, devices, folder):
     """Returns the sums of each process, by way, leaves, devices and array."""
-    out = folder / f"of-{processes}-{devices_each}"
-    flags = f"--xla_force_host_platform_device_count={devices_each}"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    arguments = [str(processes), str(free_port()), str(out), str(folder / "leaves.npz"), devices]
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", ADDING, str(process), *arguments],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(processes)
-    ]
-    try:
-        errors = [child.communicate(timeout=200)[1] for child in children]
-    finally:
-        for child in children:
-            child.kill()
-    for child, error in zip(children, errors, strict=True):
-        assert child.returncode == 0, error
-    return [dict(np.load(f"{out}-{process}.npz")) for process in range(processes)]
+    out, leaves = folder / f"of-{processes}-{devices_each}", folder / "leaves.npz"
+    return saved_by(ADDING, processes, devices_each, out, leaves, devices, seconds=200)
 
 
 def plain_sum(leaves):

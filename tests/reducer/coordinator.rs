@@ -14,8 +14,8 @@ use crate::{job, portion, reduction, rows};
 
 const PATIENCE: u64 = 1000;
 
-/// A coordinator whose messages are written by hand.
-struct Desk {
+/// A coordinator, and the messages that its ranks send, one by one.
+struct Script {
     job: Job,
     data: Vec<f64>,
     blocks: Blocks,
@@ -23,7 +23,7 @@ struct Desk {
     of: Coordinator<Gram>,
 }
 
-impl Desk {
+impl Script {
     /// Of chunks in blocks of `2^level`, of which `audited` in 1,000 are folded twice, with cuts.
     fn new((chunks, level): (u64, u32), ranks: u32, audited: u64, cuts: &[u64]) -> Self {
         let (job, data) = (job(chunks, 1), rows(chunks));
@@ -120,143 +120,143 @@ fn a_worker_folds_nothing_after_the_end_and_no_chunks_that_there_are_not() {
 
 #[test]
 fn an_order_is_late_when_the_patience_is_over_since_it_was_last_given() {
-    let mut desk = Desk::new((1, 0), 3, 0, &[]);
-    assert!(desk.of.tick(10_000).is_empty());
-    assert_eq!(desk.ready_for_all(10_400, 0), [0..1]);
-    assert!(desk.ready_for_all(11_100, 1).is_empty());
-    assert!(desk.tick(11_400, 1).is_empty());
-    assert_eq!(desk.tick(11_401, 1), [0..1]);
+    let mut script = Script::new((1, 0), 3, 0, &[]);
+    assert!(script.of.tick(10_000).is_empty());
+    assert_eq!(script.ready_for_all(10_400, 0), [0..1]);
+    assert!(script.ready_for_all(11_100, 1).is_empty());
+    assert!(script.tick(11_400, 1).is_empty());
+    assert_eq!(script.tick(11_401, 1), [0..1]);
     // Rank 1 has it since then; another one waits for it as long as rank 1 did.
-    assert!(desk.ready_for_all(12_401, 2).is_empty());
-    assert_eq!(desk.tick(12_402, 2), [0..1]);
+    assert!(script.ready_for_all(12_401, 2).is_empty());
+    assert_eq!(script.tick(12_402, 2), [0..1]);
     let late: Vec<_> =
-        desk.of.passed_over().map(|(rank, late)| (rank, late.milliseconds)).collect();
+        script.of.passed_over().map(|(rank, late)| (rank, late.milliseconds)).collect();
     assert_eq!(late, [(0, 1001), (1, 1001)]);
     // A rank that died is no longer waited for.
-    desk.of.lose(12_500, 0);
-    assert_eq!(desk.of.passed_over().map(|(rank, _)| rank).collect::<Vec<_>>(), [1]);
+    script.of.lose(12_500, 0);
+    assert_eq!(script.of.passed_over().map(|(rank, _)| rank).collect::<Vec<_>>(), [1]);
 }
 
 /// The slowest order so far took 2 s, so 8 s are not too long.
 #[test]
 fn orders_of_a_slow_job_are_late_later() {
-    let mut desk = Desk::new((4, 0), 2, 0, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1, 2..3]);
-    assert_eq!(desk.folded(2000, 0, 0..1), Vec::<Range<u64>>::new());
-    assert_eq!(desk.folded(2001, 0, 2..3), [1..2]);
-    assert_eq!(desk.folded(2002, 0, 1..2), [3..4]);
+    let mut script = Script::new((4, 0), 2, 0, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1, 2..3]);
+    assert_eq!(script.folded(2000, 0, 0..1), Vec::<Range<u64>>::new());
+    assert_eq!(script.folded(2001, 0, 2..3), [1..2]);
+    assert_eq!(script.folded(2002, 0, 1..2), [3..4]);
     // Four times the 2001 milliseconds of the slowest.
-    assert!(desk.ready_for_all(10_006, 1).is_empty());
-    assert_eq!(desk.tick(10_007, 1), [3..4]);
+    assert!(script.ready_for_all(10_006, 1).is_empty());
+    assert_eq!(script.tick(10_007, 1), [3..4]);
 }
 
 /// One more rank folds it, not every rank that is idle.
 #[test]
 fn a_block_that_two_of_three_ranks_folded_is_confirmed() {
-    let mut desk = Desk::new((1, 0), 3, 1000, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1]);
+    let mut script = Script::new((1, 0), 3, 1000, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1]);
     for rank in [1, 2] {
-        assert!(desk.ready_for_all(0, rank).is_empty());
+        assert!(script.ready_for_all(0, rank).is_empty());
     }
-    assert!(desk.folded(1, 0, 0..1).is_empty());
-    assert!(!desk.of.is_complete());
-    assert_eq!(desk.tick(2, 1), [0..1]);
-    assert!(desk.folded(3, 1, 0..1).is_empty());
-    assert!(desk.of.is_complete());
-    assert!(desk.of.tick(4).is_empty());
-    assert_eq!(desk.of.audited_count(), 1);
+    assert!(script.folded(1, 0, 0..1).is_empty());
+    assert!(!script.of.is_complete());
+    assert_eq!(script.tick(2, 1), [0..1]);
+    assert!(script.folded(3, 1, 0..1).is_empty());
+    assert!(script.of.is_complete());
+    assert!(script.of.tick(4).is_empty());
+    assert_eq!(script.of.audited_count(), 1);
 }
 
 /// The last block has five chunks less than the others, so three nodes.
 #[test]
 fn a_portion_of_several_nodes_is_recorded_as_one_order() {
-    let mut desk = Desk::new((15, 3), 2, 1000, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..8]);
-    assert_eq!(desk.ready_for_all(0, 1), [8..15]);
-    assert_eq!(desk.folded(1, 1, 8..15), Vec::<Range<u64>>::new());
-    assert_eq!(desk.folded(1, 0, 0..8), [8..15]);
-    assert_eq!(desk.folded(2, 0, 8..15), Vec::<Range<u64>>::new());
-    assert_eq!(desk.of.audited_count(), 1);
+    let mut script = Script::new((15, 3), 2, 1000, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..8]);
+    assert_eq!(script.ready_for_all(0, 1), [8..15]);
+    assert_eq!(script.folded(1, 1, 8..15), Vec::<Range<u64>>::new());
+    assert_eq!(script.folded(1, 0, 0..8), [8..15]);
+    assert_eq!(script.folded(2, 0, 8..15), Vec::<Range<u64>>::new());
+    assert_eq!(script.of.audited_count(), 1);
 }
 
 /// A rank is live as long as it has sent anything of late; nobody waits for another one to confirm.
 #[test]
 fn a_silent_rank_is_not_waited_for_to_confirm_a_block() {
-    let mut desk = Desk::new((2, 0), 2, 1000, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1]);
-    assert_eq!(desk.ready_for_all(0, 1), [1..2]);
-    assert_eq!(desk.folded(1, 0, 0..1), Vec::<Range<u64>>::new());
-    assert_eq!(desk.folded(1, 1, 1..2), [0..1]);
-    assert_eq!(desk.tick(1, 0), [1..2]);
-    assert_eq!(desk.folded(2, 0, 1..2), Vec::<Range<u64>>::new());
+    let mut script = Script::new((2, 0), 2, 1000, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1]);
+    assert_eq!(script.ready_for_all(0, 1), [1..2]);
+    assert_eq!(script.folded(1, 0, 0..1), Vec::<Range<u64>>::new());
+    assert_eq!(script.folded(1, 1, 1..2), [0..1]);
+    assert_eq!(script.tick(1, 0), [1..2]);
+    assert_eq!(script.folded(2, 0, 1..2), Vec::<Range<u64>>::new());
     // The message of rank 1 arrives again.
-    assert_eq!(desk.folded(5000, 1, 1..2), Vec::<Range<u64>>::new());
+    assert_eq!(script.folded(5000, 1, 1..2), Vec::<Range<u64>>::new());
     for (now, is_complete) in [(5500, false), (6000, false), (6001, true)] {
-        desk.of.tick(now);
-        assert_eq!(desk.of.is_complete(), is_complete, "at {now}");
+        script.of.tick(now);
+        assert_eq!(script.of.is_complete(), is_complete, "at {now}");
     }
 }
 
 /// Rank 1 folds the block to confirm it, and dies.
 #[test]
 fn a_block_to_confirm_does_not_go_to_the_rank_that_folded_it() {
-    let mut desk = Desk::new((1, 0), 2, 1000, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1]);
-    assert!(desk.folded(1, 0, 0..1).is_empty());
-    assert_eq!(desk.ready_for_all(2, 1), [0..1]);
-    assert!(desk.of.lose(3, 1).is_empty());
-    assert!(desk.of.tick(4).is_empty());
-    assert!(desk.of.is_complete());
+    let mut script = Script::new((1, 0), 2, 1000, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1]);
+    assert!(script.folded(1, 0, 0..1).is_empty());
+    assert_eq!(script.ready_for_all(2, 1), [0..1]);
+    assert!(script.of.lose(3, 1).is_empty());
+    assert!(script.of.tick(4).is_empty());
+    assert!(script.of.is_complete());
 }
 
 /// Two ranks fold the same order, because it is late; one of them dies.
 #[test]
 fn an_order_that_another_rank_folds_is_not_given_again_when_one_dies() {
-    let mut desk = Desk::new((1, 0), 3, 0, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1]);
-    assert_eq!(desk.ready_for_all(2000, 1), [0..1]);
-    assert!(desk.of.lose(2001, 0).is_empty());
-    assert!(desk.ready_for_all(2002, 2).is_empty());
+    let mut script = Script::new((1, 0), 3, 0, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1]);
+    assert_eq!(script.ready_for_all(2000, 1), [0..1]);
+    assert!(script.of.lose(2001, 0).is_empty());
+    assert!(script.ready_for_all(2002, 2).is_empty());
 }
 
 /// As after a restart of the coordinator, which hears of what its ranks folded before.
 #[test]
 fn a_block_that_arrives_unasked_is_not_folded_again() {
-    let mut desk = Desk::new((2, 0), 1, 0, &[]);
-    assert!(desk.folded(0, 0, 0..1).is_empty());
-    assert_eq!(desk.ready_for_all(1, 0), [1..2]);
-    assert!(desk.folded(2, 0, 1..2).is_empty());
-    assert!(desk.of.is_complete());
+    let mut script = Script::new((2, 0), 1, 0, &[]);
+    assert!(script.folded(0, 0, 0..1).is_empty());
+    assert_eq!(script.ready_for_all(1, 0), [1..2]);
+    assert!(script.folded(2, 0, 1..2).is_empty());
+    assert!(script.of.is_complete());
 }
 
 #[test]
 fn a_rank_gets_its_next_order_with_the_answer_to_a_portion() {
-    let mut desk = Desk::new((3, 0), 1, 0, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1, 1..2]);
-    assert_eq!(desk.folded(1, 0, 0..1), [2..3]);
+    let mut script = Script::new((3, 0), 1, 0, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1, 1..2]);
+    assert_eq!(script.folded(1, 0, 0..1), [2..3]);
 }
 
 #[test]
 fn a_rank_folds_the_lowest_block_of_all_that_it_can_read() {
-    let mut desk = Desk::new((16, 2), 1, 0, &[]);
-    assert_eq!(desk.ready(0, 0, &[8..12, 0..4]), [0..4, 8..12]);
+    let mut script = Script::new((16, 2), 1, 0, &[]);
+    assert_eq!(script.ready(0, 0, &[8..12, 0..4]), [0..4, 8..12]);
 }
 
 #[test]
 fn a_block_ends_at_each_cut_and_counts_for_the_cursor_when_it_is_whole() {
-    let mut desk = Desk::new((8, 2), 1, 0, &[1, 6]);
+    let mut script = Script::new((8, 2), 1, 0, &[1, 6]);
     let all = 0..8;
-    let mut worker = Worker::new(&desk.job, vec![all], 100).unwrap();
-    let mut outbox = desk.of.hear(0, 0, &worker.begin(0)).unwrap();
+    let mut worker = Worker::new(&script.job, vec![all], 100).unwrap();
+    let mut outbox = script.of.hear(0, 0, &worker.begin(0)).unwrap();
     let mut found = Vec::new();
     while let Some((_, order)) = outbox.pop() {
         worker.hear(&order.encode()).unwrap();
         let Some(chunks) = worker.next_order() else { continue };
         let cursor = worker.folded(1).unwrap();
-        let portion = portion(&desk.job, &desk.data, chunks.clone());
+        let portion = portion(&script.job, &script.data, chunks.clone());
         found.push((chunks, cursor.ordinal()));
         let report = Report::Folded { cursor, cpu_microseconds: 0, portion: &portion }.encode();
-        outbox.splice(0..0, desk.of.hear(1, 0, &report).unwrap());
+        outbox.splice(0..0, script.of.hear(1, 0, &report).unwrap());
     }
     found.sort_by_key(|(chunks, _)| chunks.start);
     let chunks: Vec<_> = found.iter().map(|(chunks, _)| chunks.clone()).collect();
@@ -269,36 +269,36 @@ fn a_block_ends_at_each_cut_and_counts_for_the_cursor_when_it_is_whole() {
 /// The other rank's blocks do not set back its own cursor.
 #[test]
 fn the_cursor_of_a_rank_that_helps_another_stays() {
-    let mut desk = Desk::new((3, 0), 2, 0, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1, 2..3]);
-    assert!(desk.folded(1, 0, 0..1).is_empty());
-    let portion = portion(&desk.job, &desk.data, 2..3);
-    let outbox = desk.of.hear(2, 0, &desk.report(0, &portion, 0)).unwrap();
+    let mut script = Script::new((3, 0), 2, 0, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1, 2..3]);
+    assert!(script.folded(1, 0, 0..1).is_empty());
+    let portion = portion(&script.job, &script.data, 2..3);
+    let outbox = script.of.hear(2, 0, &script.report(0, &portion, 0)).unwrap();
     let [(0, Order::Fold { chunks, cursor })] = &outbox[..] else { panic!("{outbox:?}") };
     assert_eq!((chunks.clone(), cursor.ordinal()), (1..2, 2));
 }
 
 #[test]
 fn a_rank_that_joins_again_is_not_lost() {
-    let mut desk = Desk::new((4, 0), 2, 0, &[]);
-    desk.ready_for_all(0, 0);
-    desk.of.lose(1, 1);
-    assert_eq!(desk.of.lost().collect::<Vec<_>>(), [1]);
-    desk.ready_for_all(2, 1);
-    assert_eq!(desk.of.lost().count(), 0);
+    let mut script = Script::new((4, 0), 2, 0, &[]);
+    script.ready_for_all(0, 0);
+    script.of.lose(1, 1);
+    assert_eq!(script.of.lost().collect::<Vec<_>>(), [1]);
+    script.ready_for_all(2, 1);
+    assert_eq!(script.of.lost().count(), 0);
 }
 
 #[test]
 fn chunks_that_nobody_can_read_are_named_once_all_ranks_are_there() {
-    let mut desk = Desk::new((64, 2), 2, 0, &[]);
+    let mut script = Script::new((64, 2), 2, 0, &[]);
     let files = |rows: Range<u64>| format!("the file of rows {rows:?}");
-    desk.ready(0, 0, &[0..4, 8..12]);
-    desk.of.check_readable(2, files).unwrap();
-    desk.ready(0, 1, &[4..8, 12..64]);
-    desk.of.check_readable(2, files).unwrap();
+    script.ready(0, 0, &[0..4, 8..12]);
+    script.of.check_readable(2, files).unwrap();
+    script.ready(0, 1, &[4..8, 12..64]);
+    script.of.check_readable(2, files).unwrap();
     // Its disk has lost a file.
-    desk.ready(1, 1, &[4..8, 12..20, 24..64]);
-    let error = desk.of.check_readable(2, files).unwrap_err();
+    script.ready(1, 1, &[4..8, 12..20, 24..64]);
+    let error = script.of.check_readable(2, files).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let said = error.to_string();
     assert!(said.contains("rows 20 to 23 (chunks 20 to 23)"), "{said}");
@@ -307,51 +307,51 @@ fn chunks_that_nobody_can_read_are_named_once_all_ranks_are_there() {
 
 #[test]
 fn the_cpu_time_elsewhere_is_the_last_one_of_each_other_rank() {
-    let mut desk = Desk::new((8, 0), 3, 0, &[]);
-    assert_eq!(desk.of.cpu_microseconds_elsewhere(), 0);
+    let mut script = Script::new((8, 0), 3, 0, &[]);
+    assert_eq!(script.of.cpu_microseconds_elsewhere(), 0);
     for (rank, chunk, cpu) in [(0, 0, 1000), (1, 1, 20), (2, 2, 7), (1, 4, 50)] {
-        let portion = portion(&desk.job, &desk.data, chunk..chunk + 1);
-        desk.of.hear(1, rank, &desk.report(rank, &portion, cpu)).unwrap();
+        let portion = portion(&script.job, &script.data, chunk..chunk + 1);
+        script.of.hear(1, rank, &script.report(rank, &portion, cpu)).unwrap();
     }
-    assert_eq!(desk.of.cpu_microseconds_elsewhere(), 57);
+    assert_eq!(script.of.cpu_microseconds_elsewhere(), 57);
 }
 
 #[test]
 fn p6_a_portion_of_another_job_ends_the_job_and_noise_does_not() {
-    let mut desk = Desk::new((8, 0), 1, 0, &[]);
-    assert_eq!(desk.ready_for_all(0, 0), [0..1, 1..2]);
-    let noise = desk.report(0, b"noise", 0);
-    assert_eq!(chunks_of(&desk.of.hear(1, 0, &noise).unwrap(), 0), [0..1, 1..2]);
-    assert_eq!(desk.of.damaged_count(), 1);
+    let mut script = Script::new((8, 0), 1, 0, &[]);
+    assert_eq!(script.ready_for_all(0, 0), [0..1, 1..2]);
+    let noise = script.report(0, b"noise", 0);
+    assert_eq!(chunks_of(&script.of.hear(1, 0, &noise).unwrap(), 0), [0..1, 1..2]);
+    assert_eq!(script.of.damaged_count(), 1);
     let other = portion(&job(9, 1), &rows(9), 0..1);
-    let error = desk.of.hear(2, 0, &desk.report(0, &other, 0)).unwrap_err();
+    let error = script.of.hear(2, 0, &script.report(0, &other, 0)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert!(error.to_string().starts_with("rank 0: "), "{error}");
-    assert!(!desk.of.is_doubtful());
+    assert!(!script.of.is_doubtful());
 }
 
 /// Twice, so that the second one takes nothing back.
 #[test]
 fn two_bits_for_the_same_chunks_make_the_sums_doubtful() {
-    let mut desk = Desk::new((8, 2), 2, 0, &[]);
-    desk.ready_for_all(0, 0);
-    desk.folded(1, 0, 0..4);
+    let mut script = Script::new((8, 2), 2, 0, &[]);
+    script.ready_for_all(0, 0);
+    script.folded(1, 0, 0..4);
     for now in [2, 3] {
-        let error = desk.folded_wrong(now, 1, 0..4);
+        let error = script.folded_wrong(now, 1, 0..4);
         assert!(error.to_string().contains("ranks 0 and 1 folded chunks 0 to 3"), "{error}");
-        assert!(desk.of.is_doubtful());
+        assert!(script.of.is_doubtful());
     }
 }
 
 /// They are no order, but part of one.
 #[test]
 fn two_bits_for_some_chunks_of_a_block_make_the_sums_doubtful() {
-    let mut desk = Desk::new((8, 2), 2, 0, &[]);
-    desk.ready_for_all(0, 0);
-    desk.folded(1, 0, 0..1);
+    let mut script = Script::new((8, 2), 2, 0, &[]);
+    script.ready_for_all(0, 0);
+    script.folded(1, 0, 0..1);
     for now in [2, 3] {
-        let error = desk.folded_wrong(now, 1, 0..1);
+        let error = script.folded_wrong(now, 1, 0..1);
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-        assert!(desk.of.is_doubtful());
+        assert!(script.of.is_doubtful());
     }
 }

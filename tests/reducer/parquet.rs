@@ -193,14 +193,19 @@ proptest! {
     }
 }
 
-#[test]
-fn nulls_are_counted_by_statistics_and_rejected_by_products() {
-    let folder = Folder::new("nulls");
+/// Four rows of two columns, and four of which rows 1 and 3 have NULL in the second.
+fn with_nulls(folder: &Folder) -> Matrix {
     let (path, whole) = (folder.0.join("t.parquet"), folder.0.join("whole.parquet"));
     let holed: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(3.0), None]));
     write(&path, 3, vec![("a", floats(0, 4)), ("b", holed)]);
     write(&whole, 3, vec![("a", floats(0, 4)), ("b", floats(0, 4))]);
-    let matrix = Matrix::open(&[whole, path], &named(&["a", "b"])).unwrap();
+    Matrix::open(&[whole, path], &named(&["a", "b"])).unwrap()
+}
+
+#[test]
+fn nulls_are_counted_by_statistics_and_rejected_by_products() {
+    let folder = Folder::new("nulls");
+    let matrix = with_nulls(&folder);
     for (rows, nulls) in [(0..8, 2), (4..8, 2), (3..6, 1), (0..4, 0), (6..7, 0), (7..8, 1)] {
         let read = matrix.read(rows.clone()).unwrap();
         let moments = ColumnMoments::new(vec![0.0; 2]).unwrap();
@@ -218,11 +223,7 @@ fn nulls_are_counted_by_statistics_and_rejected_by_products() {
 #[test]
 fn a_null_in_a_product_is_named_by_file_row_and_column() {
     let folder = Folder::new("null-of-product");
-    let (path, whole) = (folder.0.join("t.parquet"), folder.0.join("whole.parquet"));
-    let holed: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(3.0), None]));
-    write(&path, 3, vec![("a", floats(0, 4)), ("b", holed)]);
-    write(&whole, 3, vec![("a", floats(0, 4)), ("b", floats(0, 4))]);
-    let matrix = || Matrix::open(&[whole.clone(), path.clone()], &named(&["a", "b"])).unwrap();
+    let matrix = || with_nulls(&folder);
     let threads = || rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     let job = Job::new(Plan::new(), 8, 2).unwrap();
     let words = "t.parquet: row 1, column 1: expected a number, found NULL";
