@@ -31,8 +31,8 @@ def share(leaves: int, rank: int, world: int) -> range:
     """
     if not 1 <= world <= leaves:
         raise InvalidArgument(
-            f"expected from 1 to {leaves} processes, at least one leaf for each, found {world}; add "
-            "up more leaves, or use fewer processes"
+            f"expected from 1 to {leaves} processes, at least one leaf for each, found {world}; "
+            "add up more leaves, or use fewer processes"
         )
     each, more = divmod(leaves, world)
     start = rank * each + min(rank, more)
