@@ -123,7 +123,7 @@ $(TORCH)/.tools: tests/pytorch/requirements.txt $(VENV)/.tools
 	@touch $@
 
 test-torch: setup $(TORCH)/.tools ## run the tests of the adaptor for PyTorch against PyTorch itself
-	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py
+	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py tests/python/test_torch_sum.py
 
 # The share of the changes that are tried: each Nth; 1 takes hours.
 SHARE ?= 6

@@ -184,13 +184,16 @@ def events(demo: Demo) -> None:
 
 
 def train(demo: Demo) -> None:
-    """Trains twice, once killed and resumed; both runs have the same losses."""
+    """Trains twice, once in two processes that are killed; both runs have the same losses."""
     store, runs = demo.folder / "churn", demo.folder / "runs"
     schema = ROOT / "examples/demo-shop/schema.toml"
     demo.run(
         "6-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
     )
-    say("\n6. Train twice at once; one run is killed half-way and resumed (1 to 3 minutes).")
+    say(
+        "\n6. Train twice at once: in 1 process; and in 2, which are killed half-way, then in 1 that"
+    )
+    say("   goes on (2 to 4 minutes).")
     program = ROOT / "examples/train_and_kill.py"
     steps = f"optimizer.steps={TRAINING_STEPS}"
     command = [sys.executable, program, store, runs, "--set", steps]

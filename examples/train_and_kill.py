@@ -1,6 +1,7 @@
 """Trains a model twice, once uninterrupted, once killed half way and resumed, and compares them.
 
-Both runs train at the same time.
+Both runs train at the same time: the whole one in one process, the other one in two processes,
+which are killed, and then in one that goes on.
 
   python examples/train_and_kill.py STORE OUT [--config FILE] [--set section.key=value]...
 
@@ -12,17 +13,20 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import confluence
 
 COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
+# The processes that are killed.
+PROCESSES = 2
 # A run that has not reached its half after this time is broken.
 TIMEOUT_SECONDS = 600
 
@@ -54,7 +58,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, TERMINATION.ask)
     # Two runs at once do not fit into an accelerator's memory.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    # A compilation cache that all three processes share.
+    # A compilation cache that the processes share.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(args.out.absolute() / "compiled"))
     settings = [f"data.stores={args.store}", *args.settings]
     start = ["--config", args.config, *(part for s in settings for part in ("--set", s))]
@@ -63,14 +67,31 @@ def main() -> int:
     steps = confluence.load(args.config, settings).optimizer.steps
     print(f"training without interruption: {whole}", flush=True)
     with running([*COMMAND, *start, "--out", whole]) as uninterrupted:
-        with running([*COMMAND, *start, "--out", killed], stdout=subprocess.DEVNULL) as doomed:
+        with ExitStack() as both:
+            doomed = [
+                both.enter_context(running(command, stdout=subprocess.DEVNULL))
+                for command in commands_of_ranks([*COMMAND, *start, "--out", killed])
+            ]
             kept = kill_half_way(doomed, killed, steps, uninterrupted)
-        print(f"killed with SIGKILL after step {kept} of {steps}; resuming: {killed}", flush=True)
+        print(
+            f"killed {PROCESSES} processes with SIGKILL after step {kept} of {steps}; resuming in "
+            f"one: {killed}",
+            flush=True,
+        )
         resume = [*COMMAND, "--out", killed, "--resume"]
         with running(resume, stdout=subprocess.DEVNULL) as resumed:
             check_success(resumed, "the resumed run")
         check_success(uninterrupted, "the uninterrupted run")
     return compare(whole, killed, kept)
+
+
+def commands_of_ranks(command: list[str | Path]) -> list[list[str | Path]]:
+    """Returns the command of each process of a run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = ["--processes", str(PROCESSES), "--coordinator", f"127.0.0.1:{port}", "--rank"]
+    return [[*command, *shared, str(rank)] for rank in range(PROCESSES)]
 
 
 @contextmanager
@@ -97,18 +118,19 @@ def check_success(process: subprocess.Popen, name: str) -> None:
 
 
 def kill_half_way(
-    process: subprocess.Popen, out: Path, steps: int, uninterrupted: subprocess.Popen
+    ranks: Sequence[subprocess.Popen], out: Path, steps: int, uninterrupted: subprocess.Popen
 ) -> int:
     """Kills a run that has a checkpoint of half its steps; returns the step of its newest."""
     end = time.monotonic() + TIMEOUT_SECONDS
     kept = 0
-    while kept < steps // 2 and process.poll() is None and time.monotonic() < end:
+    while kept < steps // 2 and ranks[0].poll() is None and time.monotonic() < end:
         if uninterrupted.poll():
             check_success(uninterrupted, "the uninterrupted run")
         time.sleep(0.05)
         kept = max(checkpoints(out), default=0)
-    process.send_signal(signal.SIGKILL)
-    if process.wait() != -signal.SIGKILL or kept < steps // 2:
+    for rank in ranks:
+        rank.send_signal(signal.SIGKILL)
+    if ranks[0].wait() != -signal.SIGKILL or kept < steps // 2:
         raise SystemExit(
             f"expected to kill the run after step {steps // 2}, but it ended with its newest "
             f"checkpoint at step {kept}"
@@ -124,7 +146,9 @@ def checkpoints(out: Path) -> list[int]:
 def compare(whole: Path, killed: Path, kept: int) -> int:
     """Prints the losses of both runs and their metrics; returns 1 if they differ, else 0."""
     ours, theirs = losses(whole), losses(killed)
-    print(f"{'step':>6}  {'loss, uninterrupted':<22}  loss, killed and resumed from {kept}")
+    print(
+        f"{'step':>6}  {'loss, uninterrupted':<22}  loss, 2 processes killed, resumed from {kept}"
+    )
     shown = [step for step in sorted(ours) if step in (1, kept, kept + 1) or step == max(ours)]
     for step in shown:
         print(f"{step:>6}  {ours[step]!r:<22}  {theirs.get(step)!r}")

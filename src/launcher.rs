@@ -10,6 +10,8 @@ struct Launcher {
     rank: &'static str,
     /// The variable with the number of ranks.
     size: &'static str,
+    /// The variable with the number of ranks on this machine, if there is one.
+    local_size: &'static str,
     /// A variable without which `rank` may be of something else.
     sign: &'static str,
     /// Whether it starts the ranks of MPI. A single process of another launcher needs no MPI.
@@ -38,6 +40,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "mpirun",
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
+        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         sign: "OMPI_COMM_WORLD_RANK",
         starts_mpi: true,
     },
@@ -45,6 +48,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "jsrun",
         rank: "JSM_NAMESPACE_RANK",
         size: "JSM_NAMESPACE_SIZE",
+        local_size: "JSM_NAMESPACE_LOCAL_SIZE",
         sign: "JSM_NAMESPACE_RANK",
         starts_mpi: true,
     },
@@ -52,6 +56,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "mpiexec of MVAPICH2",
         rank: "MV2_COMM_WORLD_RANK",
         size: "MV2_COMM_WORLD_SIZE",
+        local_size: "MV2_COMM_WORLD_LOCAL_SIZE",
         sign: "MV2_COMM_WORLD_RANK",
         starts_mpi: true,
     },
@@ -59,6 +64,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "mpiexec of Cray PALS",
         rank: "PALS_RANKID",
         size: "PMI_SIZE",
+        local_size: "PMI_LOCAL_SIZE",
         sign: "PALS_RANKID",
         starts_mpi: true,
     },
@@ -66,6 +72,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "flux run",
         rank: "FLUX_TASK_RANK",
         size: "FLUX_JOB_SIZE",
+        local_size: "",
         sign: "FLUX_TASK_RANK",
         starts_mpi: true,
     },
@@ -73,6 +80,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "srun --mpi=pmix",
         rank: "PMIX_RANK",
         size: "SLURM_STEP_NUM_TASKS",
+        local_size: "SLURM_STEP_TASKS_PER_NODE",
         sign: "PMIX_RANK",
         starts_mpi: true,
     },
@@ -80,6 +88,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "mpiexec.hydra or srun --mpi=pmi2",
         rank: "PMI_RANK",
         size: "PMI_SIZE",
+        local_size: "MPI_LOCALNRANKS",
         sign: "PMI_RANK",
         starts_mpi: true,
     },
@@ -87,6 +96,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "srun without MPI",
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
+        local_size: "SLURM_STEP_TASKS_PER_NODE",
         sign: "SLURM_STEP_NUM_TASKS",
         starts_mpi: false,
     },
@@ -94,6 +104,7 @@ const LAUNCHERS: [Launcher; 9] = [
         name: "torchrun",
         rank: "RANK",
         size: "WORLD_SIZE",
+        local_size: "LOCAL_WORLD_SIZE",
         sign: "TORCHELASTIC_RUN_ID",
         starts_mpi: false,
     },
@@ -106,6 +117,9 @@ pub(crate) struct Launched {
     rank: u32,
     /// The number of ranks, if the launcher tells it.
     size: Option<u32>,
+    /// The number of ranks on this machine, if the launcher tells it; only Python asks for it.
+    #[cfg_attr(not(feature = "python"), allow(dead_code))]
+    local_size: Option<u32>,
 }
 
 impl Launched {
@@ -119,7 +133,8 @@ impl Launched {
         let number = |name| variable(name)?.parse::<u32>().ok();
         let launched = LAUNCHERS.iter().find_map(|launcher| {
             variable(launcher.sign)?;
-            Some(Self { launcher, rank: number(launcher.rank)?, size: number(launcher.size) })
+            let [size, local_size] = [launcher.size, launcher.local_size].map(number);
+            Some(Self { launcher, rank: number(launcher.rank)?, size, local_size })
         })?;
         (launched.launcher.starts_mpi || launched.size != Some(1)).then_some(launched)
     }
@@ -129,6 +144,24 @@ impl Launched {
         self.rank
     }
 
+    /// The number of ranks, if the launcher tells it.
+    #[cfg(feature = "python")]
+    pub(crate) fn size(self) -> Option<u32> {
+        self.size
+    }
+
+    /// Whether all ranks are known to run on this machine.
+    #[cfg(any(feature = "python", test))]
+    pub(crate) fn is_on_one_machine(self) -> bool {
+        self.size.is_some() && self.local_size == self.size
+    }
+
+    /// The name of the launcher.
+    #[cfg(feature = "python")]
+    pub(crate) fn launcher(self) -> &'static str {
+        self.launcher.name
+    }
+
     /// Checks that MPI connects this process with the other ranks, when it counts `world` ranks; 1 is
     /// also the number without MPI.
     ///
@@ -136,8 +169,8 @@ impl Launched {
     /// `InvalidArgument` when the launcher started several ranks and each is alone: each would do the
     /// work of all.
     pub(crate) fn check_connected(self, world: u32, remedy: &str) -> Result<()> {
-        let Self { launcher: Launcher { name, rank: variable, size: of, sign, .. }, rank, size } =
-            self;
+        let Self { launcher, rank, size, .. } = self;
+        let Launcher { name, rank: variable, size: of, sign, .. } = launcher;
         // A rank above 0 has others beside it, also where the launcher does not tell how many.
         if world > 1 || rank == 0 && size.is_none_or(|size| size <= 1) {
             return Ok(());
@@ -217,6 +250,21 @@ mod tests {
         ] {
             assert!(launched(&variables).is_none(), "{variables:?}");
         }
+    }
+
+    #[test]
+    fn ranks_are_on_one_machine_if_the_launcher_says_so() {
+        for (local, is_on_one) in [(Some("4"), true), (Some("2"), false), (None, false)] {
+            let mut variables =
+                vec![("RANK", "2"), ("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "7")];
+            variables.extend(local.map(|local| ("LOCAL_WORLD_SIZE", local)));
+            assert_eq!(launched(&variables).expect("a rank").is_on_one_machine(), is_on_one);
+        }
+        // Two ranks on each of two machines.
+        let mut step = STEP.to_vec();
+        step.push(("SLURM_STEP_TASKS_PER_NODE", "2(x2)"));
+        assert!(!launched(&step).expect("a rank").is_on_one_machine());
+        assert!(!launched(&[("PMIX_RANK", "3")]).expect("a rank").is_on_one_machine());
     }
 
     #[test]

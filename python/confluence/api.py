@@ -78,7 +78,8 @@ def train(
         resume: Continue the run in `out` from its newest checkpoint.
         start_from: Another run, whose best checkpoint has the initial parameters; the model and the
             dimension of the stores' embeddings must be the same.
-        processes: The processes of the run, and which one this is; default: this one alone.
+        processes: The processes of the run, and which one this is; default: those that mpirun,
+            srun or torchrun started, or else this one alone.
         profile: The first and the last step to trace into the folder `profile` of the run.
 
     Returns:
@@ -105,7 +106,7 @@ def train(
                 settings.optimizer, start_from=os.fspath(start_from), start_digest=digest
             )
             settings = dataclasses.replace(settings, optimizer=start)
-        processes = processes or Processes()
+        processes = processes or Processes.launched()
         training.train(settings, Path(out), processes, resume=resume, profile=profile)
     return Run(out)
 

@@ -22,6 +22,7 @@ from confluence.xla_flags import set_deterministic_flags
 
 if TYPE_CHECKING:
     from confluence.config import Config
+    from confluence.parallel import Processes
 
 _DESCRIPTION = """\
 Trains a relational transformer on a store that `headwater prepare` made.
@@ -171,14 +172,16 @@ def _parser() -> argparse.ArgumentParser:
         "FOLDER; default: one run, in FOLDER itself",
     )  # fmt: skip
     train.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="number of processes; default: 1"
-    )
+        "--processes", type=int, metavar="N",
+        help="number of processes; default: those that mpirun, srun or torchrun started, or else 1",
+    )  # fmt: skip
     train.add_argument(
-        "--rank", type=int, default=0, metavar="R", help="rank of this process; default: 0"
-    )
+        "--rank", type=int, metavar="R",
+        help="rank of this process; default: that of the launcher, or else 0",
+    )  # fmt: skip
     train.add_argument(
         "--coordinator", metavar="HOST:PORT",
-        help="where rank 0 listens; required with several processes",
+        help="where rank 0 listens; required with --processes",
     )  # fmt: skip
     train.add_argument(
         "--profile", metavar="A:B", help="trace the steps A to B into FOLDER/profile, for xprof"
@@ -284,20 +287,20 @@ def _add_visible_until(verb: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    StatusLine(is_leader=args.rank == 0).show("starting")
-    from confluence import api, config, rollcall, run_folder, tables
-    from confluence.parallel import Processes
+    from headwater._headwater import launched
+
+    found = launched() if args.rank is None else None
+    rank = args.rank or (found[1] if found else 0)
+    StatusLine(is_leader=rank == 0).show("starting")
+    from confluence import api, config, run_folder, tables
 
     cli_draft.check_options(args)
-    if args.processes > 1:
-        if args.coordinator is None:
-            raise config.ConfigError(
-                f"expected --coordinator HOST:PORT with --processes {args.processes}, found none"
-            )
-        rollcall.address(args.coordinator)
-    if not 0 <= args.rank < args.processes:
+    processes = _processes(args)
+    if args.store is not None and processes.count > 1:
         raise config.ConfigError(
-            f"expected a --rank from 0 to {args.processes - 1}, found {args.rank}"
+            f"expected a configuration for the {processes.count} launched processes, found a "
+            "store, for which each would choose its own; write one first with `confluence init "
+            f"{args.store} --out FILE` and name it with --config FILE"
         )
     profile = _steps_to_profile(args.profile)
     if args.store is None:
@@ -315,14 +318,33 @@ def _train(args: argparse.Namespace) -> int:
         args.out,
         resume=args.resume,
         start_from=args.start_from,
-        processes=Processes(args.processes, args.rank, args.coordinator),
+        processes=processes,
         profile=profile,
     )
-    if args.rank == 0:
+    if processes.rank == 0:
         assert run.results is not None, "a training that ended has results"
         print(run.results.table(tables.terminal_width()))
         print(f"curves and contexts: {args.out / 'report.html'}")
     return 0
+
+
+def _processes(args: argparse.Namespace) -> Processes:
+    """Returns the processes that the options name, or else those that a launcher started."""
+    from confluence import config, rollcall
+    from confluence.parallel import Processes
+
+    if (args.processes, args.rank, args.coordinator) == (None, None, None):
+        return Processes.launched()
+    count, rank = args.processes or 1, args.rank or 0
+    if count > 1:
+        if args.coordinator is None:
+            raise config.ConfigError(
+                f"expected --coordinator HOST:PORT with --processes {count}, found none"
+            )
+        rollcall.address(args.coordinator)
+    if not 0 <= rank < count:
+        raise config.ConfigError(f"expected a --rank from 0 to {count - 1}, found {rank}")
+    return Processes(count, rank, args.coordinator)
 
 
 def _loaded(args: argparse.Namespace) -> Config:

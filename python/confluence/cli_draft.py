@@ -87,7 +87,7 @@ def check_options(args: argparse.Namespace) -> None:
     others = {
         "--config": args.config is not None, "--resume": args.resume,
         "--from": args.start_from is not None, "--members": args.members is not None,
-        "--processes": args.processes > 1,
+        "--processes": (args.processes or 1) > 1,
     }  # fmt: skip
     for name, is_given in others.items():
         if is_given:

@@ -27,6 +27,7 @@ Attention = Literal["dense", "structured"]
 Compute = Literal["auto", "float32", "bfloat16"]
 Epochs = Literal["auto", True, False]
 MicrobatchCount = Literal["auto"] | int
+Schedule = Literal["cosine", "linear", "constant"]
 
 
 class ConfigError(ValueError):
@@ -125,8 +126,15 @@ class Optimizer:
     # The peak learning rates: of Muon, for the blocks' matrices; of AdamW, for all others.
     muon_rate: float = 0.02
     adam_rate: float = 3e-4
+    # How the rates fall after the warm-up. "constant": not at all, and final_share is not used.
+    schedule: Schedule = "cosine"
     # The rates at the last step, as a share of the peak.
     final_share: float = 0.1
+    # How much of the running mean of the gradients each step keeps: in Muon, in AdamW, and in AdamW
+    # of their squares.
+    muon_beta: float = 0.95
+    adam_b1: float = 0.9
+    adam_b2: float = 0.95
     weight_decay: float = 0.1
     clip_norm: float = 1.0
     # Evaluate and predict with a running mean of the parameters: each step keeps this share of the
@@ -520,6 +528,7 @@ def _check(config: Config) -> None:
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "mask_weight": 0, "patience": 0,
+            "muon_beta": 0, "adam_b1": 0, "adam_b2": 0,
         },
         "run": {
             "evaluate_every": 0, "evaluate_batches": 0, "checkpoint_every": 1, "keep": 1,
@@ -540,11 +549,13 @@ def _check(config: Config) -> None:
             f"expected at most {_MOST_STALE_DAYS} (100 years) for data.staleness_days, found "
             f"{data.staleness_days}"
         )
-    if config.optimizer.mean_share >= 1:
-        raise ConfigError(
-            f"expected less than 1 for optimizer.mean_share, found {config.optimizer.mean_share}: "
-            "the mean would never change"
-        )
+    for name in ("mean_share", "muon_beta", "adam_b1", "adam_b2"):
+        found = sections["optimizer"][name]
+        if found >= 1:
+            raise ConfigError(
+                f"expected less than 1 for optimizer.{name}, found {found}: the mean would never "
+                "change"
+            )
     _check_microbatches(config)
     if config.optimizer.patience and not config.run.evaluate_every:
         raise ConfigError(

@@ -38,13 +38,13 @@ def optimizer(
     decay = optax.add_decayed_weights(settings.weight_decay, mask=_matrices)
     muon = optax.chain(
         # The last two axes are a matrix; the leading axes number independent matrices.
-        contrib.scale_by_muon(weight_dimension_numbers=_dimensions),
+        contrib.scale_by_muon(beta=settings.muon_beta, weight_dimension_numbers=_dimensions),
         optax.stateless(lambda updates, _: jax.tree.map(_scaled_for_shape, updates)),
         decay,
         optax.scale_by_learning_rate(learning_rate(settings, settings.muon_rate, length)),
     )
     adam = optax.chain(
-        optax.scale_by_adam(b1=0.9, b2=0.95, eps=1e-8),
+        optax.scale_by_adam(b1=settings.adam_b1, b2=settings.adam_b2, eps=1e-8),
         decay,
         optax.scale_by_learning_rate(learning_rate(settings, settings.adam_rate, length)),
     )
@@ -57,14 +57,15 @@ def optimizer(
 def learning_rate(
     settings: config.Optimizer, peak: float, length: Length
 ) -> Callable[[Any], jax.Array]:
-    """Returns the learning rate by step: a linear warm-up, then a cosine decay."""
+    """Returns the learning rate by step: a linear warm-up, then what the schedule says."""
     warmup = length.warmup_steps
     decay = jnp.maximum(length.steps - warmup, 1)
+    last = 1.0 if settings.schedule == "constant" else settings.final_share
 
     def rate(step: Any) -> jax.Array:
         share = jnp.clip((step - warmup) / decay, 0, 1)
-        cosine = 0.5 * (1 + jnp.cos(jnp.pi * share))
-        decayed = (1 - settings.final_share) * cosine + settings.final_share
+        left = 1 - share if settings.schedule == "linear" else 0.5 * (1 + jnp.cos(jnp.pi * share))
+        decayed = (1 - last) * left + last
         return peak * jnp.where(step < warmup, step / jnp.maximum(warmup, 1), decayed)
 
     return rate

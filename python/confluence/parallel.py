@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,48 +19,87 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from confluence import rollcall
 from confluence.batch import REPLICATED, Batch
+from confluence.meeting_place import Noted, Told
+from confluence.peers import Peers
 from confluence.rollcall import JoinError
+from headwater._headwater import launched
 
 _MOST_KIND_BYTES = 128
+# A rank that is gone is noticed sooner; then the process has ended.
+_NOTICED_AFTER_SECONDS = 2.0
+_NOTICED_BY_JAX_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run: this one alone, or `count` that join at `coordinator`."""
+    """The processes of a run: this one alone, or `count` that meet at rank 0."""
 
     count: int = 1
     rank: int = 0
+    # Where rank 0 listens; None: at a free port, which it writes into the folder of the run.
     coordinator: str | None = None
+    # Without a coordinator: whether rank 0 needs no address that other machines reach.
+    is_on_one_machine: bool = False
 
-    def join(self, timeout_seconds: int, meeting: rollcall.Meeting) -> None:
-        """Waits for the other processes, whose identities must be equal.
+    @classmethod
+    def launched(cls) -> Processes:
+        """Returns the processes that mpirun, srun, torchrun or another launcher started, if any.
 
-        If one process is lost later, all end.
+        Raises:
+            JoinError: The launcher does not tell the number of processes.
+        """
+        found = launched()
+        if found is None:
+            return cls()
+        launcher, rank, count, is_on_one_machine = found
+        if count is None and rank:
+            raise JoinError(
+                f"expected {launcher} to tell the number of ranks, found rank {rank} alone; add "
+                "--processes N --rank R --coordinator HOST:PORT"
+            )
+        return cls(count or 1, rank, None, is_on_one_machine)
+
+    def join(self, timeout_seconds: int, meeting: rollcall.Meeting, folder: Path) -> Peers:
+        """Waits for the other processes, whose identities must be equal; returns what watches them.
 
         Raises:
             JoinError: A process did not connect, or would run something else.
         """
-        assert self.coordinator is not None
-        rollcall.call(self.rank, self.count, self.coordinator, meeting, timeout_seconds)
+        place = (
+            Noted(folder, is_on_one_machine=self.is_on_one_machine)
+            if self.coordinator is None
+            else Told(self.coordinator)
+        )
+        met = rollcall.call(self.rank, self.count, place, meeting, timeout_seconds)
+        try:
+            self._initialize(met.coordinator, timeout_seconds)
+        except BaseException:
+            for connection in met.connections.values():
+                connection.close()
+            raise
+        return Peers(self.rank, met.connections, timeout_seconds)
+
+    def _initialize(self, coordinator: str, timeout_seconds: int) -> None:
         # JAX's preemption service would catch SIGTERM.
         jax.config.update("jax_enable_preemption_service", False)
         # The only collectives between processes on CPUs; no effect on accelerators.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         try:
             jax.distributed.initialize(
-                self.coordinator,
+                coordinator,
                 num_processes=self.count,
                 process_id=self.rank,
                 # Otherwise it listens at all addresses of the machine.
-                coordinator_bind_address=self.coordinator,
+                coordinator_bind_address=coordinator,
                 initialization_timeout=timeout_seconds,
-                heartbeat_timeout_seconds=min(timeout_seconds, 100),
+                # Later than `Peers`, which says who is silent.
+                heartbeat_timeout_seconds=timeout_seconds + _NOTICED_BY_JAX_SECONDS,
                 shutdown_timeout_seconds=timeout_seconds,
             )
         except (RuntimeError, ValueError) as error:
             raise JoinError(
                 f"rank {self.rank} of {self.count} could not join the coordinator at "
-                f"{self.coordinator}: {error}; start rank 0 there, and check that its port "
+                f"{coordinator}: {error}; start rank 0 there, and check that its port "
                 "is reachable"
             ) from None
 
@@ -76,14 +117,10 @@ class Processes:
         except Exception as error:
             if self.count == 1:
                 raise
-            if isinstance(error, jax.errors.JaxRuntimeError):
-                reason = str(error).splitlines()[0][:300]
-                print(
-                    f"confluence: rank {self.rank} lost the other processes ({reason}); continue "
-                    "with --resume",
-                    file=sys.stderr,
-                )
-            elif isinstance(error, OSError) or _has_remedy(error):
+            # Whatever waits for another rank fails when that is gone. `Peers` says so, and ends the
+            # process.
+            time.sleep(_NOTICED_AFTER_SECONDS)
+            if isinstance(error, OSError) or _has_remedy(error):
                 print(f"confluence: rank {self.rank}: {error}", file=sys.stderr)
             else:
                 traceback.print_exc()

@@ -21,11 +21,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+from confluence.meeting_place import MeetingPlace
+
 # What must be equal in all processes of a run, as JSON can hold it.
 RunIdentity = Mapping[str, Any]
 
 # A rank sends its report at once, and rank 0 its answer; so a connection has this long for it.
 _READ_TIMEOUT_SECONDS = 10.0
+_LOOK_AGAIN_SECONDS = 0.05
 _MAX_MESSAGE_BYTES = 1 << 20
 # Beyond one for each rank; the connection that has been silent for longest makes room for others.
 _MOST_STRANGERS = 64
@@ -58,27 +61,46 @@ class Meeting(NamedTuple):
         )
 
 
-def call(rank: int, count: int, coordinator: str, meeting: Meeting, timeout_seconds: int) -> None:
+class Met(NamedTuple):
+    """How the ranks met: where rank 0 listened, and the connections that remain.
+
+    Those of rank 0 are with all other ranks, that of another rank is with rank 0.
+    """
+
+    coordinator: str
+    connections: dict[int, socket.socket]
+
+
+def call(
+    rank: int, count: int, place: MeetingPlace, meeting: Meeting, timeout_seconds: float
+) -> Met:
     """Returns when all ranks have connected, and `meeting.differences` finds none to rank 0.
 
     Raises:
         JoinError: In every rank, with the reason.
     """
-    host, port = address(coordinator)
     end = time.monotonic() + timeout_seconds
     if rank:
-        _report(rank, count, (host, port), meeting, end)
-        return
+        return _report(rank, count, place, meeting, end)
     with ExitStack() as open_resources:
+        try:
+            coordinator = open_resources.enter_context(place.open())
+        except OSError as error:
+            raise JoinError(
+                f"rank 0 cannot say where it listens: {error}; name an address that all ranks "
+                "reach: --processes N --rank R --coordinator HOST:PORT"
+            ) from None
+        host, port = address(coordinator)
         listeners = [open_resources.enter_context(of) for of in _listen(host, port, end)]
         gathering = open_resources.enter_context(_Gathering(listeners, count, meeting))
         refusal = gathering.run(end)
         if refusal is None:
             hint = _loopback_hint(host, listeners)
             refusal = gathering.missing(f"{coordinator} within {timeout_seconds} s{hint}")
-        gathering.answer(refusal)
-    if refusal:
-        raise JoinError(refusal)
+        if refusal:
+            gathering.refuse(refusal)
+            raise JoinError(refusal)
+        return Met(coordinator, gathering.accept_all())
 
 
 def address(coordinator: str) -> tuple[str, int]:
@@ -108,7 +130,7 @@ class _Caller:
             return {}
         self._received += part
         if part.endswith(b"\n"):
-            return _parsed(self._received)
+            return parsed(self._received)
         return None if part and len(self._received) < _MAX_MESSAGE_BYTES else {}
 
 
@@ -162,8 +184,19 @@ class _Gathering:
         refusal = f"rank {', '.join(ranks)} did not connect to {what}"
         return f"{refusal}; {self._turned_away}" if self._turned_away else refusal
 
-    def answer(self, refusal: str) -> None:
-        """Tells the ranks that joined whether they are refused, and waits until they close.
+    def accept_all(self) -> dict[int, socket.socket]:
+        """Tells the ranks that all are there; returns their connections."""
+        kept = {}
+        for connection, rank in self._joined.items():
+            self._selector.unregister(connection)
+            connection.settimeout(_READ_TIMEOUT_SECONDS)
+            self._send(connection, "")
+            kept[rank] = connection
+        self._joined = {}
+        return kept
+
+    def refuse(self, refusal: str) -> None:
+        """Tells the ranks that joined that they are refused, and waits until they close.
 
         They close first, so that the port is free for the next listener.
         """
@@ -243,7 +276,7 @@ class _Gathering:
     def _send(self, connection: socket.socket, refusal: str) -> None:
         answer = {"proof": self._meeting.proof(_RANK_0), "refusal": refusal}
         try:
-            connection.sendall(_line(answer))
+            connection.sendall(line(answer))
         except OSError:
             return
 
@@ -284,50 +317,52 @@ def _has_form(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     )
 
 
-def _report(
-    rank: int,
-    count: int,
-    rank_0: tuple[str, int],
-    meeting: Meeting,
-    end: float,
-) -> None:
-    with _connect(rank, count, rank_0, end) as connection:
-        report = _Report(rank, count, meeting.identity)._asdict()
+def _report(rank: int, count: int, place: MeetingPlace, meeting: Meeting, end: float) -> Met:
+    report = _Report(rank, count, meeting.identity)._asdict()
+    while True:
+        connection, coordinator = _connect(rank, count, place, end)
         try:
-            connection.sendall(_line({"proof": meeting.proof(_RANK), **report}))
+            connection.sendall(line({"proof": meeting.proof(_RANK), **report}))
         except OSError:
             answer = {}
         else:
             answer = _read(connection, end + _READ_TIMEOUT_SECONDS)
-    if not meeting.has_proof(answer, _RANK_0):
-        raise JoinError(
-            f"rank {rank} of {count} got no answer from rank 0 of this run at {_name(rank_0)}; see "
-            "the error of rank 0; give all processes of a run one --out, and each run its own port"
-        )
-    refusal = answer.get("refusal")
-    if refusal:
-        raise JoinError(str(refusal))
+        if meeting.has_proof(answer, _RANK_0) and not answer.get("refusal"):
+            return Met(coordinator, {0: connection})
+        connection.close()
+        if meeting.has_proof(answer, _RANK_0):
+            raise JoinError(str(answer["refusal"]))
+        if not place.may_change or time.monotonic() > end:
+            raise JoinError(
+                f"rank {rank} of {count} got no answer from rank 0 of this run at {coordinator}; "
+                "see the error of rank 0; give all processes of a run one --out, and each run its "
+                "own port"
+            )
+        time.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _connect(rank: int, count: int, rank_0: tuple[str, int], end: float) -> socket.socket:
-    """Connects to rank 0, which may start later."""
+def _connect(rank: int, count: int, place: MeetingPlace, end: float) -> tuple[socket.socket, str]:
+    """Connects to rank 0, which may start later; returns its address, too."""
     start = time.monotonic()
     while True:
-        reason = "nothing listens there"
+        coordinator, reason = place.look(), "nothing listens there"
         try:
-            connection = socket.create_connection(rank_0, max(end - time.monotonic(), 0.01))
-            # Without a listener, a connection on one machine may meet itself.
-            if connection.getsockname() != connection.getpeername():
-                return connection
-            connection.close()
+            if coordinator is not None:
+                found = address(coordinator)
+                connection = socket.create_connection(found, max(end - time.monotonic(), 0.01))
+                # Without a listener, a connection on one machine may meet itself.
+                if connection.getsockname() != connection.getpeername():
+                    return connection, coordinator
+                connection.close()
         except OSError as error:
             reason = str(error)
         if time.monotonic() > end:
+            where = f"at {coordinator} within" if coordinator else "in the run's folder within"
             raise JoinError(
-                f"rank {rank} of {count} could not connect to rank 0 at {_name(rank_0)} within "
-                f"{end - start:.0f} s ({reason}); check that rank 0 runs and its port is open"
+                f"rank {rank} of {count} could not connect to rank 0 {where} {end - start:.0f} s "
+                f"({reason}); check that rank 0 runs and its port is open"
             )
-        time.sleep(0.05)
+        time.sleep(_LOOK_AGAIN_SECONDS)
 
 
 def _listen(host: str, port: int, end: float) -> list[socket.socket]:
@@ -385,18 +420,15 @@ def _read(connection: socket.socket, end: float) -> dict[str, Any]:
     return message
 
 
-def _name(place: tuple[str, int]) -> str:
-    return f"{place[0]}:{place[1]}"
-
-
-def _line(message: Mapping[str, Any]) -> bytes:
+def line(message: Mapping[str, Any]) -> bytes:
+    """Returns a message as a line of JSON."""
     return json.dumps(message).encode() + b"\n"
 
 
-def _parsed(line: bytes | bytearray) -> dict[str, Any]:
+def parsed(text: bytes | bytearray) -> dict[str, Any]:
     """Returns the object in a line of JSON; an empty one if there is none."""
     try:
-        message = json.loads(line)
+        message = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return message if isinstance(message, dict) else {}

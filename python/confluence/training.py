@@ -32,6 +32,7 @@ from confluence.checkpoint import Checkpoints, Writer, steps_in
 from confluence.feed import Feed
 from confluence.parallel import Processes
 from confluence.patience import Validation
+from confluence.peers import Peers
 from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
 from confluence.results import Results
 from confluence.rollcall import Meeting, RunIdentity
@@ -74,23 +75,46 @@ def train(
     if is_alone:
         # Before the folder is created: a run that is refused leaves none behind.
         settings = _resolved(settings, out, resume, processes)
-    with run_folder.created_folder(out, is_alone=is_alone):
+    with (
+        run_folder.created_folder(out, is_alone=is_alone),
+        _joined(settings, out, processes, resume) as peers,
+    ):
         if not is_alone:
-            meeting = Meeting(
-                os.path.abspath(out), _run_identity(settings, out, resume), _identity_differences
-            )
-            processes.join(settings.run.timeout_seconds, meeting)
             # After they have joined: JAX must not be used before.
             settings = _resolved(settings, out, resume, processes)
             if settings.optimizer.microbatches:
                 parallel.warn_of_unlike_processes()
-        return _train(settings, out, processes, resume, profile)
+        return _train(settings, out, processes, peers, resume, profile)
+
+
+@contextmanager
+def _joined(
+    settings: config.Config, out: Path, processes: Processes, resume: bool
+) -> Iterator[Peers]:
+    """Waits for the other processes, and watches them until the run has ended for this one."""
+    timeout = settings.run.timeout_seconds
+    if processes.count == 1:
+        peers = Peers(0, {}, timeout)
+    else:
+        identity = _run_identity(settings, out, resume)
+        meeting = Meeting(os.path.abspath(out), identity, _identity_differences)
+        peers = processes.join(timeout, meeting, out)
+    has_ended = False
+    try:
+        yield peers
+        has_ended = True
+    except Interrupted:
+        has_ended = True
+        raise
+    finally:
+        peers.close(has_ended=has_ended)
 
 
 def _train(
     settings: config.Config,
     out: Path,
     processes: Processes,
+    peers: Peers,
     resume: bool,
     profile: tuple[int, int] | None,
 ) -> Results:
@@ -106,8 +130,8 @@ def _train(
         if processes.rank == 0:
             open_resources.enter_context(run_folder.lock_folder(out))
         if settings.run.members == 1:
-            return _train_run(settings, out, processes, resume, stop, profile)
-        _train_members(settings, out, processes, stop, profile)
+            return _train_run(settings, out, processes, peers, resume, stop, profile)
+        _train_members(settings, out, processes, peers, stop, profile)
         return _average_members(settings, out, processes, stop)
 
 
@@ -115,6 +139,7 @@ def _train_run(
     settings: config.Config,
     out: Path,
     processes: Processes,
+    peers: Peers,
     resume: bool,
     stop: _StopRequest,
     profile: tuple[int, int] | None,
@@ -126,13 +151,15 @@ def _train_run(
         run_folder.report_full_disk(out),
     ):
         parts = open_resources.enter_context(assemble(settings, processes))
-        return _Trainer(parts, out, processes, resume, stop, open_resources).run(profile)
+        trainer = _Trainer(parts, out, processes, peers, resume, stop, open_resources)
+        return trainer.run(profile)
 
 
 def _train_members(
     settings: config.Config,
     out: Path,
     processes: Processes,
+    peers: Peers,
     stop: _StopRequest,
     profile: tuple[int, int] | None,
 ) -> None:
@@ -149,7 +176,7 @@ def _train_members(
             print(f"confluence: training {folder}", file=sys.stderr)
         # All processes agree on what is there: no checkpoint is written before all have looked.
         resume = bool(steps_in(folder / "checkpoints"))
-        _train_run(own, folder, processes, resume, stop, profile)
+        _train_run(own, folder, processes, peers, resume, stop, profile)
 
 
 def _average_members(
@@ -235,11 +262,12 @@ class _Trainer:
         parts: Assembly,
         out: Path,
         processes: Processes,
+        peers: Peers,
         resume: bool,
         stop: _StopRequest,
         open_resources: ExitStack,
     ) -> None:
-        self._parts, self._out, self._stop = parts, out, stop
+        self._parts, self._out, self._peers, self._stop = parts, out, peers, stop
         self._is_alone = processes.count == 1
         self._settings, self._program = parts.settings, parts.program
         self._is_leader = processes.rank == 0
@@ -304,6 +332,7 @@ class _Trainer:
                 trace.before(step)
                 fed = feed.next_batch()
                 stop = self._parts.layout.flag_to_devices(self._stop.is_requested)
+                self._peers.begin_step()
                 self._state, metrics = self._program.step(self._state, fed.batch, stop)
                 metrics = jax.device_get(metrics)
                 trace.after(step)

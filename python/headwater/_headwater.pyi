@@ -501,6 +501,14 @@ class Endpoint:
         cls, url: str, model: str, cache: str | os.PathLike[str], *, key: str | None = None
     ) -> Endpoint: ...
 
+def launched() -> tuple[str, int, int | None, bool] | None:
+    """Returns how mpirun, srun, torchrun or another launcher started this process.
+
+    Returns:
+        The launcher, the rank, the number of ranks if the launcher tells it, and whether all ranks
+        are known to run on this machine; None if no launcher started it.
+    """
+
 def key_text(key: object) -> str:
     """Returns the text of a key, by which a store finds the row; a composite key is a tuple.
 

@@ -1,9 +1,9 @@
-"""A PyTorch dataset over a sampler, and masks of its batches: `pip install torch`."""
+"""A PyTorch dataset over a sampler, masks, sums with the same bits: `pip install torch`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,13 @@ import numpy.typing as npt
 from headwater._alias import alias
 from headwater._headwater import InvalidArgument
 from headwater._optional import installed_by
+from headwater._tree import Fold, Node, nodes_within, share
 from headwater.events import Events
 from headwater.sampler import Sampler, Split
 
 with installed_by("pip install torch"):
     import torch
+    import torch.distributed
     import torch.utils.data
 
 # PyTorch stores these types, but supports neither indexing nor addition for them.
@@ -111,3 +113,166 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
                 f"{sorted(state) if isinstance(state, dict) else type(state).__name__}"
             )
         self._sampler.resume(state["cursor"])
+
+
+# Tensors by name or in a list, or one tensor.
+Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
+
+
+def tree_sum(tensors: Tensors, *, leaves: int, group: Any = None) -> Any:
+    """Returns the sum of `leaves` leaves, with the same bits for any number of processes.
+
+    `torch.distributed.all_reduce` adds in an order that the number of processes decides. This
+    function adds along a fixed tree over the numbers of the leaves, such as the microbatches of a
+    training step. It is a collective: all processes of the group call it, each with its own leaves.
+
+    Args:
+        tensors: One tensor, or several in a list or by name, each [n, ...]: the leaves of this
+            process along the first axis, as many as `TreeSum(leaves).numbers`.
+        leaves: The number of leaves of all processes, at least one for each.
+        group: The process group; default: all processes, this one alone if PyTorch connects none.
+
+    Returns:
+        Tensors [...] of the same form and types, on every process.
+
+    Raises:
+        InvalidArgument: A tensor has another number of leaves, or there are more processes.
+
+    Example:
+        >>> tree_sum(torch.tensor([1.0, 2.0, 4.0]), leaves=3)  # doctest: +SKIP
+        tensor(7.)
+    """
+    total = TreeSum(leaves, group)
+    flat, rebuilt = _flat(tensors)
+    for tensor in flat:
+        if tensor.shape[:1] != (len(total.numbers),):
+            raise InvalidArgument(
+                f"expected tensors of {len(total.numbers)} leaves along the first axis, this "
+                f"process's share of leaves={leaves}, found the shape {list(tensor.shape)}"
+            )
+    for place in range(len(total.numbers)):
+        total.push(rebuilt([tensor[place] for tensor in flat]))
+    return total.whole()
+
+
+class TreeSum:
+    """The leaves of one process for `tree_sum`, added up as they come: gradient accumulation.
+
+    Of n leaves it keeps about log2(n) sums.
+
+    Args:
+        leaves: The number of leaves of all processes, at least one for each.
+        group: The process group; default: all processes, this one alone if PyTorch connects none.
+
+    Raises:
+        InvalidArgument: There are more processes than leaves.
+
+    Example:
+        >>> total = TreeSum(leaves=8)  # doctest: +SKIP
+        >>> for number in total.numbers:  # doctest: +SKIP
+        ...     loss = loss_of(model, microbatch(number))
+        ...     total.push(torch.autograd.grad(loss, list(model.parameters())))
+        >>> gradients = total.whole()  # doctest: +SKIP
+    """
+
+    def __init__(self, leaves: int, group: Any = None) -> None:
+        self._group, rank, world = group, 0, 1
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank = torch.distributed.get_rank(group)
+            world = torch.distributed.get_world_size(group)
+        # The numbers of this process's leaves, in the order in which they are pushed.
+        self.numbers = share(leaves, rank, world)
+        self._left = iter(self.numbers)
+        self._nodes = [nodes_within(share(leaves, of, world)) for of in range(world)]
+        self._fold: Fold[list[torch.Tensor]] = Fold(_added)
+        self._rebuilt: Callable[[list[torch.Tensor]], Any] = list
+        # The shapes and types of the first leaf.
+        self._form: list[tuple[Any, ...]] | None = None
+
+    def push(self, tensors: Tensors) -> None:
+        """Adds the next leaf of this process: tensors of the same form, shapes and types each time.
+
+        Raises:
+            InvalidArgument: It has another form than the leaf before, or is one too many.
+        """
+        number = next(self._left, None)
+        if number is None:
+            raise InvalidArgument(
+                f"expected the {len(self.numbers)} leaves of this process, found one more; make "
+                "another TreeSum for the next sum"
+            )
+        flat, self._rebuilt = _flat(tensors)
+        form = [(tuple(of.shape), of.dtype) for of in flat]
+        self._form = self._form or form
+        if form != self._form:
+            raise InvalidArgument(
+                f"expected tensors of the shapes and types {self._form} as in the leaf before, "
+                f"found {form}; push the same tensors for each leaf"
+            )
+        # Copies, since the caller may use the memory again.
+        self._fold.push(Node(number, 1), [of.detach().clone() for of in flat])
+
+    def whole(self) -> Any:
+        """Returns the sum of all leaves of all processes; a collective, as `tree_sum` is.
+
+        Raises:
+            InvalidArgument: A leaf of this process was not pushed.
+        """
+        missing = list(self._left)
+        if missing:
+            raise InvalidArgument(
+                f"expected the leaves {list(self.numbers)} of this process, found {missing} "
+                "missing; push one for each of `numbers` first"
+            )
+        if len(self._nodes) == 1:
+            return self._rebuilt(self._fold.whole())
+        own = [value for _, value in self._fold]
+        sums: list[Any] = [None] * len(own[0])
+        for dtype in dict.fromkeys(of.dtype for of in own[0]):
+            places = [at for at, of in enumerate(own[0]) if of.dtype == dtype]
+            rows = torch.stack([torch.cat([node[at].flatten() for at in places]) for node in own])
+            parts = self._sum_of_vectors(rows).split([own[0][at].numel() for at in places])
+            for at, part in zip(places, parts, strict=True):
+                sums[at] = part.reshape(own[0][at].shape)
+        return self._rebuilt(sums)
+
+    def _sum_of_vectors(self, own: torch.Tensor) -> torch.Tensor:
+        """Returns the sum of all processes' nodes, the rows of `own` [n, P] on each."""
+        world, (rows, length) = len(self._nodes), own.shape
+        # Each process adds up a W-th of the numbers, in the order of the tree.
+        part = -(-length // world)
+        own = torch.nn.functional.pad(own, (0, world * part - length))
+        sent = own.reshape(rows, world, part).transpose(0, 1).reshape(-1, part)
+        counts = [len(nodes) for nodes in self._nodes]
+        received = own.new_empty((sum(counts), part))
+        # As bytes: not every backend carries every type.
+        torch.distributed.all_to_all_single(
+            received.view(torch.uint8), sent.view(torch.uint8), counts, [rows] * world, self._group
+        )
+        fold: Fold[list[torch.Tensor]] = Fold(_added)
+        for row, node in enumerate(node for nodes in self._nodes for node in nodes):
+            fold.push(node, [received[row]])
+        whole = own.new_empty(world * part)
+        torch.distributed.all_gather_into_tensor(
+            whole.view(torch.uint8), fold.whole()[0].view(torch.uint8), self._group
+        )
+        return whole[:length]
+
+
+def _added(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [one + other for one, other in zip(left, right, strict=True)]
+
+
+def _flat(tensors: Tensors) -> tuple[list[torch.Tensor], Callable[[list[torch.Tensor]], Any]]:
+    """Returns the tensors in a list, and what gives such a list their form again."""
+    if isinstance(tensors, torch.Tensor):
+        return [tensors], lambda flat: flat[0]
+    names = list(tensors) if isinstance(tensors, Mapping) else None
+    flat = list(tensors.values() if isinstance(tensors, Mapping) else tensors)
+    for tensor in flat:
+        if not isinstance(tensor, torch.Tensor):
+            raise InvalidArgument(
+                f"expected tensors, found {type(tensor).__name__}; for a parameter without a "
+                "gradient give torch.zeros_like(parameter)"
+            )
+    return flat, list if names is None else lambda sums: dict(zip(names, sums, strict=True))

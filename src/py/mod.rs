@@ -17,6 +17,7 @@ mod files;
 mod frame;
 mod keys;
 mod labels;
+mod launcher;
 mod prepare;
 mod reduce;
 mod sampler;
@@ -58,6 +59,8 @@ mod _headwater {
     use super::frame::{RowStream, describe_table, describe_task, seed_rows, table_rows};
     #[pymodule_export]
     use super::keys::key_text;
+    #[pymodule_export]
+    use super::launcher::launched;
     #[pymodule_export]
     use super::prepare::prepare;
     #[pymodule_export]

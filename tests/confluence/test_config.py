@@ -64,6 +64,9 @@ from headwater import _headwater
         ),
         (["data.child_widths={a.b = 1}"], '{ "a.b" = 1 }'),
         (["optimizer.mean_share=1"], "expected less than 1 for optimizer.mean_share"),
+        (["optimizer.muon_beta=1"], "expected less than 1 for optimizer.muon_beta, found 1.0"),
+        (["optimizer.adam_b2=-0.1"], "expected at least 0 for optimizer.adam_b2, found -0.1"),
+        (["optimizer.schedule='cosin'"], "expected 'cosine' or 'linear' or 'constant' for optim"),
     ],
 )
 def test_an_invalid_setting_is_refused_by_name(settings, message):

@@ -1,6 +1,12 @@
 """Elastic training: a run has the same bits on any number of processes, killed and gone on."""
 
+import contextlib
+import os
 import random
+import shutil
+import signal
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -11,7 +17,17 @@ from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.config import ConfigError
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
-from runs import process_options, records, results, run, start_run, wait_for_step
+from jax_processes import free_port
+from runs import (
+    confluence,
+    process_options,
+    records,
+    results,
+    run,
+    sets,
+    start_run,
+    wait_for_step,
+)
 
 # One layer, because every rank but 0 compiles anew.
 SMALL = ["model.layers=1", "optimizer.steps=10", "run.evaluate_every=5", "run.checkpoint_every=2"]
@@ -59,10 +75,19 @@ def test_p9_processes_change_no_bit(count, alone, small, tmp_path):
     assert results(tmp_path / "run") == results(alone)
 
 
+# More are tried with the variable set: docs/reliability.md.
+KILLS = int(os.environ.get("HEADWATER_KILLS", "2"))
+
+
 def test_p9_a_run_goes_on_with_any_number_of_processes_after_kills(alone, small, tmp_path):
-    out, draws = tmp_path / "run", random.Random(3)
-    for count, step in ((2, 2), (1, draws.choice([4, 6]))):
-        more = ["--resume"] if step > 2 else []
+    out, draws = tmp_path / "run", random.Random(os.environ.get("HEADWATER_KILLS", "3"))
+    # The last step ends a run, so that none could be killed after it.
+    last = len([line for line in records(alone) if "gradient_norm" in line])
+    steps = sorted(draws.choices(range(2, last, 2), k=KILLS))
+    for number, step in enumerate(steps):
+        # Another one each time.
+        count = [2, 1, 3, 4][number % 4]
+        more = ["--resume"] if number else []
         options = process_options(count) if count > 1 else []
         ranks = [
             start_run(small, out, *more, *options, *([rank] if count > 1 else []))
@@ -79,6 +104,72 @@ def test_p9_a_run_goes_on_with_any_number_of_processes_after_kills(alone, small,
     train_on(2, small, out, "--resume")
     assert records(out) == records(alone)
     assert results(out) == results(alone)
+
+
+def mpirun(count):
+    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count], [{}]
+
+
+def variables_of(names, more):
+    """Returns what each rank has in its environment under a launcher that is not here."""
+
+    def launcher(count):
+        rank, *sizes = names
+        shared = {name: str(count) for name in sizes} | more
+        return [], [{**shared, rank: str(number)} for number in range(count)]
+
+    return launcher
+
+
+LAUNCHERS = {
+    "mpirun": mpirun,
+    "torchrun": variables_of(
+        ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"], {"TORCHELASTIC_RUN_ID": "none"}
+    ),
+    # Of several machines for all that is known, so that rank 0 says another address.
+    "srun": variables_of(["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"], {}),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_p9_a_launcher_starts_the_processes_without_options(launcher, alone, small, tmp_path):
+    if launcher == "mpirun" and shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    out = tmp_path / "run"
+    before, environments = LAUNCHERS[launcher](2)
+    command = [
+        *before, sys.executable, "-m", "confluence.cli", "train", *sets(small), "--out", out
+    ]  # fmt: skip
+    out.mkdir()
+    # As a killed run leaves it.
+    (out / "rank-0.address").write_text(f"127.0.0.1:{free_port()}")
+    ranks = [
+        subprocess.Popen(
+            list(map(str, command)), env=os.environ | more, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for more in environments
+    ]  # fmt: skip
+    try:
+        for rank in ranks:
+            _, error = rank.communicate(timeout=300)
+            assert rank.returncode == 0, error
+    finally:
+        for rank in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(rank.pid, signal.SIGKILL)
+    assert records(out) == records(alone)
+    assert results(out) == results(alone)
+    assert not (out / "rank-0.address").exists()
+
+
+def test_a_launched_process_needs_a_configuration_and_a_count(tiny, tmp_path):
+    of_torchrun = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+    found = confluence("train", "shop.db", "--out", tmp_path / "run", **of_torchrun)
+    assert "for the 2 launched processes, found a store, for which each would" in found.stderr
+    found = run(tiny, tmp_path / "run", PMIX_RANK="1")
+    assert "expected srun --mpi=pmix to tell the number of ranks, found rank 1" in found.stderr
+    assert found.returncode == 1
 
 
 def test_p9_structured_attention_in_bfloat16_with_masked_cells(small, tmp_path):

@@ -619,11 +619,19 @@ def test_runs_of_all_lengths_share_a_compiled_step():
     assert text(100) == text(2000)
 
 
-def test_the_rate_rises_in_the_warm_up_and_falls_to_its_final_share():
-    rates = config.Optimizer(steps=100, warmup_steps=10, final_share=0.1)
+@pytest.mark.parametrize(
+    ("schedule", "after_warm_up"),
+    [
+        ("cosine", [0.5 - 0.45 * (1 - 0.5**0.5) / 2, 0.275, 0.05, 0.05]),
+        ("linear", [0.5 - 0.45 / 4, 0.275, 0.05, 0.05]),
+        ("constant", [0.5, 0.5, 0.5, 0.5]),
+    ],
+)
+def test_the_rate_rises_in_the_warm_up_and_follows_its_schedule(schedule, after_warm_up):
+    rates = config.Optimizer(steps=90, warmup_steps=10, final_share=0.1, schedule=schedule)
     rate = optimizer.learning_rate(rates, 0.5, optimizer.Length.of(rates))
-    found = [float(rate(step)) for step in (0, 5, 10, 55, 100, 200)]
-    assert found == pytest.approx([0, 0.25, 0.5, 0.275, 0.05, 0.05])
+    found = [float(rate(step)) for step in (0, 5, 10, 30, 50, 90, 200)]
+    assert found == pytest.approx([0, 0.25, 0.5, *after_warm_up])
 
 
 def test_training_overfits_one_batch():

@@ -18,6 +18,7 @@ RATES = config.Optimizer(
     steps=8, warmup_steps=2, muon_rate=0.03, adam_rate=0.01, final_share=0.2, weight_decay=0.3,
     clip_norm=0.7,
 )  # fmt: skip
+OTHER_RATES = dataclasses.replace(RATES, schedule="linear", muon_beta=0.8, adam_b1=0.7, adam_b2=0.9)
 MATRICES = ("weight", "query", "key", "value", "out", "gate", "up", "down")
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
@@ -35,39 +36,42 @@ def orthogonalised(x):
 class PlainOptimizer:
     """Clips by the global norm; then Muon for the blocks' matrices, AdamW for all others."""
 
-    def __init__(self, params):
+    def __init__(self, params, rates):
+        self.rates = rates
         self.first = {name: np.zeros_like(of) for name, of in params.items()}
         self.second = {name: np.zeros_like(of) for name, of in params.items()}
         self.count = 0
 
     def step(self, params, gradients):
         norm = math.sqrt(sum(float(np.sum(of**2)) for of in gradients.values()))
-        rates = {peak: peak * self.share() for peak in (RATES.muon_rate, RATES.adam_rate)}
+        rates = {peak: peak * self.share() for peak in (self.rates.muon_rate, self.rates.adam_rate)}
         self.count += 1
         changed = {}
         for name, of in gradients.items():
-            gradient = of * min(1, RATES.clip_norm / norm)
+            gradient = of * min(1, self.rates.clip_norm / norm)
             is_matrix = name.rpartition("/")[2] in MATRICES
             is_muon = is_matrix and name.startswith("blocks/")
             update = (self.muon if is_muon else self.adam)(name, gradient)
             if is_matrix:
-                update = update + RATES.weight_decay * params[name]
-            rate = rates[RATES.muon_rate if is_muon else RATES.adam_rate]
+                update = update + self.rates.weight_decay * params[name]
+            rate = rates[self.rates.muon_rate if is_muon else self.rates.adam_rate]
             changed[name] = params[name] - rate * update
         return changed
 
     def share(self):
-        """The rate as a share of its peak: a line, then the half of a cosine."""
-        if self.count < RATES.warmup_steps:
-            return self.count / RATES.warmup_steps
-        gone = (self.count - RATES.warmup_steps) / (RATES.steps - RATES.warmup_steps)
-        cosine = (1 + math.cos(math.pi * gone)) / 2
-        return RATES.final_share + (1 - RATES.final_share) * cosine
+        """The rate as a share of its peak: a line, then another one or the half of a cosine."""
+        if self.count < self.rates.warmup_steps:
+            return self.count / self.rates.warmup_steps
+        gone = (self.count - self.rates.warmup_steps) / (self.rates.steps - self.rates.warmup_steps)
+        is_linear = self.rates.schedule == "linear"
+        left = 1 - gone if is_linear else (1 + math.cos(math.pi * gone)) / 2
+        return self.rates.final_share + (1 - self.rates.final_share) * left
 
     def muon(self, name, gradient):
-        self.first[name] = 0.95 * self.first[name] + 0.05 * gradient
-        mean = self.first[name] / (1 - 0.95 ** (self.count + 1))
-        ahead = 0.95 * mean + 0.05 * gradient / (1 - 0.95**self.count)
+        beta = self.rates.muon_beta
+        self.first[name] = beta * self.first[name] + (1 - beta) * gradient
+        mean = self.first[name] / (1 - beta ** (self.count + 1))
+        ahead = beta * mean + (1 - beta) * gradient / (1 - beta**self.count)
         *leading, inputs, outputs = ahead.shape
         matrices = ahead.reshape(-1, inputs, outputs)
         made = [
@@ -77,10 +81,11 @@ class PlainOptimizer:
         return made * math.sqrt(max(1, outputs / inputs))
 
     def adam(self, name, gradient):
-        self.first[name] = 0.9 * self.first[name] + 0.1 * gradient
-        self.second[name] = 0.95 * self.second[name] + 0.05 * gradient**2
-        mean = self.first[name] / (1 - 0.9**self.count)
-        square = self.second[name] / (1 - 0.95**self.count)
+        b1, b2 = self.rates.adam_b1, self.rates.adam_b2
+        self.first[name] = b1 * self.first[name] + (1 - b1) * gradient
+        self.second[name] = b2 * self.second[name] + (1 - b2) * gradient**2
+        mean = self.first[name] / (1 - b1**self.count)
+        square = self.second[name] / (1 - b2**self.count)
         return mean / (np.sqrt(square) + 1e-8)
 
 
@@ -91,11 +96,12 @@ def by_name(tree):
     }
 
 
-def test_the_optimiser_equals_plain_numpy_step_by_step():
+@pytest.mark.parametrize("rates", [RATES, OTHER_RATES])
+def test_the_optimiser_equals_plain_numpy_step_by_step(rates):
     params = jax.jit(model.initial_params, static_argnums=(0, 1, 2))(MODEL, 32, 0)
-    made = optimizer.optimizer(RATES)
+    made = optimizer.optimizer(rates)
     state, update = made.init(params), jax.jit(made.update)
-    plain, wanted = PlainOptimizer(by_name(params)), by_name(params)
+    plain, wanted = PlainOptimizer(by_name(params), rates), by_name(params)
     draws = np.random.default_rng(9)
     # The first and third gradients are clipped, the others are not; the rate of step 0 is 0.
     for size in (3.0, 1e-3, 1.0, 1e-3, 1e-3):

@@ -61,8 +61,11 @@ NOT_RUN = {
     ("docs/model.md", "confluence train --config examples/demo-shop/train.toml"): (
         "four CPU minutes; the guide runs the same commands on a smaller shop"
     ),
-    ("docs/model.md", "confluence train --out runs/1 --processes 2"): (
-        "it waits for a second process; tests/confluence/test_training.py starts both"
+    ("docs/determinism.md", "python examples/elastic_torch.py"): (
+        "it needs PyTorch; make test-torch runs it"
+    ),
+    ("docs/model.md", "mpirun -n 4 confluence train"): (
+        "launchers that are not here; tests/confluence/test_elastic.py stands in for them"
     ),
     ("docs/pretraining.md", "headwater demo-data shop"): (
         "five CPU minutes; tests/confluence/test_pretraining.py runs both trainings, smaller"

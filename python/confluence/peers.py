@@ -1,0 +1,176 @@
+"""The other ranks of a run while it trains: which one is gone, gives no sign of life, or is late.
+
+Each rank keeps its connection to rank 0 from the roll call. It says once a second how many steps it
+has begun, and rank 0 tells the others when one is lost. Then each rank ends at once: it would wait
+for the lost one, and the run goes on from its newest checkpoint, with any number of ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluence.rollcall import line, parsed
+
+# A rank whose threads run says something this often.
+_BEAT_SECONDS = 1.0
+# The longest that a rank may be silent, whatever else it may take its time for.
+_MOST_SILENT_SECONDS = 100.0
+_MAX_LINE_BYTES = 1 << 16
+
+
+def exit_with(message: str) -> None:
+    """Prints a message and ends the process, whatever its other threads wait for."""
+    print(message, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+class _Peer:
+    """What is known of another rank."""
+
+    def __init__(self, connection: socket.socket, now: float) -> None:
+        self.connection = connection
+        self.heard_at = now
+        self.steps_begun = 0
+        self.has_ended = False
+        self._received = b""
+
+    def messages(self) -> list[dict[str, Any]] | None:
+        """Returns the messages that have arrived; None if the connection is at its end."""
+        try:
+            part = self.connection.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        *lines, self._received = (self._received + part).split(b"\n")
+        if not part or len(self._received) > _MAX_LINE_BYTES:
+            return None
+        return [parsed(of) for of in lines]
+
+
+class Peers:
+    """The connections of a rank: of rank 0 with all others, of each other one with rank 0.
+
+    A thread looks after them until `close`. It calls `lost` with the reason when a rank is lost.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        connections: Mapping[int, socket.socket],
+        timeout_seconds: float,
+        lost: Callable[[str], None] = exit_with,
+    ) -> None:
+        self._rank, self._timeout, self._lost = rank, timeout_seconds, lost
+        self._silence = min(timeout_seconds, _MOST_SILENT_SECONDS)
+        self._beat = min(_BEAT_SECONDS, self._silence / 4)
+        # The steps that this rank has begun.
+        self._steps_begun = 0
+        # The most steps that a rank has begun, and since when.
+        self._most, self._most_since = 0, time.monotonic()
+        self._peers: dict[int, _Peer] = {}
+        self._is_closed = threading.Event()
+        self._selector = selectors.DefaultSelector()
+        for other, connection in connections.items():
+            connection.setblocking(False)
+            self._peers[other] = _Peer(connection, time.monotonic())
+            self._selector.register(connection, selectors.EVENT_READ, other)
+        self._thread = threading.Thread(target=self._run, name="peers", daemon=True)
+        if self._peers:
+            self._thread.start()
+
+    def begin_step(self) -> None:
+        """Says that this rank begins a step, for which the ranks wait for each other."""
+        self._steps_begun += 1
+
+    def close(self, *, has_ended: bool) -> None:
+        """Ends the connections. Unless the run `has_ended` for this rank, it is lost to others."""
+        self._is_closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for peer in self._peers.values():
+            if has_ended:
+                self._tell(peer, {"ended": True})
+            peer.connection.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        next_beat = time.monotonic()
+        while not self._is_closed.is_set():
+            for key, _ in self._selector.select(max(next_beat - time.monotonic(), 0)):
+                self._hear(key.data)
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + self._beat
+                for peer in self._peers.values():
+                    self._tell(peer, {"steps_begun": self._steps_begun})
+                self._check(time.monotonic())
+
+    def _hear(self, other: int) -> None:
+        peer = self._peers[other]
+        messages = peer.messages()
+        for message in messages or ():
+            peer.heard_at = time.monotonic()
+            steps = message.get("steps_begun")
+            if isinstance(steps, int):
+                peer.steps_begun = steps
+            peer.has_ended |= message.get("ended") is True
+            if isinstance(message.get("lost"), str):
+                self._lose(message["lost"], None)
+        if messages is None:
+            self._selector.unregister(peer.connection)
+            if not peer.has_ended:
+                self._lose(f"rank {other} is gone; its own messages say why", other)
+
+    def _check(self, now: float) -> None:
+        running = {other: peer for other, peer in self._peers.items() if not peer.has_ended}
+        for other, peer in running.items():
+            if now - peer.heard_at > self._silence:
+                since = f"{self._silence:.0f} s"
+                self._lose(
+                    f"rank {other} has given no sign of life for {since}; see whether its process "
+                    "is stopped, or its machine",
+                    other,
+                )
+        if self._rank:
+            # Rank 0 alone knows how far all others are.
+            return
+        begun = {0: self._steps_begun}
+        begun |= {other: peer.steps_begun for other, peer in running.items()}
+        most = max(begun.values())
+        if most > self._most:
+            self._most, self._most_since = most, now
+        late = [str(other) for other, steps in begun.items() if steps < most]
+        if late and now - self._most_since > self._timeout:
+            self._lose(
+                f"rank {', '.join(late)} has not begun a step within {self._timeout:.0f} s "
+                "(run.timeout_seconds) for which the others wait; see what keeps it",
+                None,
+            )
+
+    def _lose(self, reason: str, gone: int | None) -> None:
+        if self._is_closed.is_set():
+            return
+        self._is_closed.set()
+        for other, peer in self._peers.items():
+            if other != gone and self._rank == 0:
+                self._tell(peer, {"lost": reason})
+        self._lost(
+            f"confluence: rank {self._rank} stops: {reason}; continue with --resume, also with "
+            "another number of processes"
+        )
+
+    def _tell(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+        try:
+            peer.connection.sendall(line(message))
+        except OSError:
+            # It is gone or too slow, which is noticed when it is listened to.
+            return

@@ -1,0 +1,134 @@
+"""Ranks notice that another one is gone, gives no sign of life, or keeps them waiting."""
+
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from confluence.peers import Peers
+from runs import ENDLESS, process_options, start_run, wait_for_step
+
+SOON_SECONDS = 60
+
+
+class Lost:
+    """What the ranks of a run are told, and when."""
+
+    def __init__(self):
+        self.reasons = {}
+        self.all_know = threading.Event()
+
+    def of(self, rank, count):
+        def lost(message):
+            self.reasons[rank] = message
+            if len(self.reasons) == count:
+                self.all_know.set()
+
+        return lost
+
+
+@pytest.fixture
+def run_of_three():
+    """The peers of ranks 0 to 2, and what they are told when one is lost."""
+    made, lost = [], Lost()
+
+    def start(timeout_seconds, count=3):
+        pairs = {rank: socket.socketpair() for rank in (1, 2)}
+        connections = {0: {rank: pair[0] for rank, pair in pairs.items()}}
+        connections |= {rank: {0: pair[1]} for rank, pair in pairs.items()}
+        for rank, of_rank in connections.items():
+            made.append(Peers(rank, of_rank, timeout_seconds, lost.of(rank, count)))
+        return made, lost
+
+    yield start
+    for of in made:
+        of.close(has_ended=True)
+
+
+def test_a_rank_that_is_gone_is_named_to_all(run_of_three):
+    ranks, lost = run_of_three(100, count=2)
+    start = time.monotonic()
+    ranks[2].close(has_ended=False)
+    assert lost.all_know.wait(SOON_SECONDS)
+    assert time.monotonic() - start < 5
+    for rank in (0, 1):
+        assert lost.reasons[rank] == (
+            f"confluence: rank {rank} stops: rank 2 is gone; its own messages say why; continue "
+            "with --resume, also with another number of processes"
+        )
+
+
+def test_the_others_name_rank_0_when_it_is_gone(run_of_three):
+    ranks, lost = run_of_three(100, count=2)
+    ranks[0].close(has_ended=False)
+    assert lost.all_know.wait(SOON_SECONDS)
+    assert all("rank 0 is gone" in lost.reasons[rank] for rank in (1, 2))
+
+
+def test_a_rank_that_says_nothing_is_named(run_of_three):
+    ranks, lost = run_of_three(1, count=3)
+    # Its thread stands still, and its connection is open, as that of a stopped process.
+    ranks[1]._is_closed.set()
+    ranks[1]._thread.join()
+    assert lost.all_know.wait(2) is False
+    assert all(
+        "rank 1 has given no sign of life for 1 s; see whether its process is stopped" in of
+        for of in lost.reasons.values()
+    )
+    assert sorted(lost.reasons) == [0, 2]
+
+
+def test_a_rank_that_does_not_begin_a_step_is_named_to_all(run_of_three):
+    ranks, lost = run_of_three(1)
+    for _ in range(2):
+        for of in ranks:
+            of.begin_step()
+    time.sleep(2)
+    assert lost.reasons == {}
+    ranks[0].begin_step()
+    ranks[1].begin_step()
+    assert lost.all_know.wait(SOON_SECONDS)
+    assert all(
+        "rank 2 has not begun a step within 1 s (run.timeout_seconds) for which the" in of
+        for of in lost.reasons.values()
+    )
+
+
+def test_ranks_that_have_ended_are_not_lost(run_of_three):
+    ranks, lost = run_of_three(1)
+    for rank in (0, 2, 1):
+        ranks[rank].begin_step()
+        time.sleep(0.5)
+        ranks[rank].close(has_ended=True)
+    time.sleep(1.5)
+    assert lost.reasons == {}
+
+
+@pytest.mark.parametrize(
+    ("sign", "reason"),
+    [
+        (signal.SIGKILL, "rank 1 is gone; its own messages say why"),
+        (signal.SIGSTOP, "rank 1 has given no sign of life for 20 s"),
+    ],
+)
+def test_a_rank_that_is_killed_or_stopped_ends_the_run_in_our_words(sign, reason, tiny, tmp_path):
+    options = process_options(2)
+    settings = [*tiny, *ENDLESS, "run.timeout_seconds=20", "run.checkpoint_every=2"]
+    out = tmp_path / "run"
+    ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
+    try:
+        wait_for_step(ranks[0], out, 2)
+        start = time.monotonic()
+        ranks[1].send_signal(sign)
+        _, error = ranks[0].communicate(timeout=SOON_SECONDS)
+        assert time.monotonic() - start < (20 if sign == signal.SIGKILL else 40)
+        assert ranks[0].returncode == 1
+        assert f"confluence: rank 0 stops: {reason}" in error
+        assert "Traceback" not in error
+        assert "continue with --resume" in error
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()

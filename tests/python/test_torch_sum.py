@@ -1,0 +1,209 @@
+"""`headwater.torch.tree_sum`: one sum for any number of processes, the same as JAX's."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headwater
+from jax_processes import free_port
+from shop import SCHEMA
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from headwater.torch import TreeSum, tree_sum  # noqa: E402
+
+COUNTS = (1, 2, 3, 5, 8, 12)
+# One process: adds up its leaves in both ways, and saves the sums.
+ADDING = """
+import sys
+import time
+from pathlib import Path
+import numpy as np
+import torch
+from headwater.torch import TreeSum, tree_sum
+
+rank, world, port, out, given, device = sys.argv[1:]
+if int(world) > 1:
+    torch.distributed.init_process_group(
+        "gloo", f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=int(world)
+    )
+leaves = {name: torch.from_numpy(of).to(device) for name, of in np.load(given).items()}
+leaves["bfloat16"] = leaves["matrix"].bfloat16()
+found = {}
+for count in (1, 2, 3, 5, 8, 12):
+    if count < int(world):
+        continue
+    total = TreeSum(count)
+    own = {name: of[total.numbers.start : total.numbers.stop] for name, of in leaves.items()}
+    for at in range(len(total.numbers)):
+        total.push({name: of[at] for name, of in own.items()})
+    for way, sums in (("pushed", total.whole()), ("tree", tree_sum(own, leaves=count))):
+        for name, of in sums.items():
+            found[f"{way} {count} {name}"] = of.float().cpu().numpy()
+np.savez(out, **found)
+if int(world) > 1:
+    torch.distributed.destroy_process_group()
+"""
+
+
+def plain_sum(leaves):
+    """Splits the leaves at the greatest power of two below their number, again and again."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << (len(leaves) - 1).bit_length() - 1
+    return plain_sum(leaves[:half]) + plain_sum(leaves[half:])
+
+
+@functools.cache
+def drawn_leaves():
+    draws = np.random.default_rng(1)
+    return {
+        # Sizes that 3 processes do not divide, and one smaller than their number.
+        "matrix": draws.standard_normal((12, 7, 11)).astype(np.float32),
+        "number": (draws.standard_normal(12) * 10.0 ** draws.integers(-3, 3, 12)).astype("f4"),
+        "half": draws.standard_normal((12, 5)).astype(np.float16),
+    }
+
+
+def added_by(world, folder, device="cpu"):
+    """Returns the sums of each process."""
+    np.savez(folder / "leaves.npz", **drawn_leaves())
+    port = free_port()
+    outs = [folder / f"{device}-{rank}-of-{world}.npz" for rank in range(world)]
+    shared = [str(folder / "leaves.npz"), device]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", ADDING, str(rank), str(world), str(port), str(out), *shared],
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank, out in enumerate(outs)
+    ]  # fmt: skip
+    try:
+        errors = [rank.communicate(timeout=200)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, error in zip(ranks, errors, strict=True):
+        assert rank.returncode == 0, error
+    return [dict(np.load(out)) for out in outs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_p9_a_tree_sum_of_pytorch_has_the_same_bits_on_any_processes(world, tmp_path):
+    leaves = {name: torch.from_numpy(of) for name, of in drawn_leaves().items()}
+    leaves["bfloat16"] = leaves["matrix"].bfloat16()
+    counts = [count for count in COUNTS if count >= world]
+    for found in added_by(world, tmp_path):
+        assert len(found) == 2 * len(leaves) * len(counts)
+        for name, value in found.items():
+            _, count, key = name.split()
+            wanted = plain_sum(leaves[key][: int(count)]).float().numpy()
+            assert value.tobytes() == wanted.tobytes(), name
+
+
+@pytest.mark.slow
+def test_p9_a_tree_sum_has_the_same_bits_on_a_gpu(tmp_path):
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for PyTorch")
+    (on_cpu,), (on_gpu,) = added_by(1, tmp_path), added_by(1, tmp_path, "cuda")
+    for name, value in on_cpu.items():
+        assert on_gpu[name].tobytes() == value.tobytes(), name
+
+
+def test_a_sum_keeps_the_form_of_what_is_added():
+    one = torch.arange(6.0).reshape(3, 2)
+    assert tree_sum(one, leaves=3).tolist() == [6.0, 9.0]
+    assert [of.tolist() for of in tree_sum([one, one[:, 0]], leaves=3)] == [[6.0, 9.0], 6.0]
+    assert tree_sum({"a": one}, leaves=3)["a"].tolist() == [6.0, 9.0]
+
+
+def test_leaves_may_change_after_they_are_pushed():
+    total, leaf = TreeSum(2), torch.ones(2)
+    for _ in total.numbers:
+        total.push([leaf])
+        leaf.zero_()
+    assert total.whole()[0].tolist() == [1.0, 1.0]
+    assert total.whole()[0].tolist() == [1.0, 1.0]
+
+
+def test_leaves_that_do_not_fit_are_refused():
+    with pytest.raises(headwater.InvalidArgument, match=r"of 3 leaves .* found the shape \[2\]"):
+        tree_sum(torch.zeros(2), leaves=3)
+    with pytest.raises(headwater.InvalidArgument, match="found NoneType; for a parameter without"):
+        tree_sum([None], leaves=1)
+    total = TreeSum(2)
+    with pytest.raises(headwater.InvalidArgument, match=r"found \[0, 1\] missing"):
+        total.whole()
+    total = TreeSum(2)
+    total.push(torch.zeros(3))
+    with pytest.raises(headwater.InvalidArgument, match=r"as in the leaf before, found \[\(\(1,"):
+        total.push(torch.zeros(1))
+    total = TreeSum(1)
+    total.push(torch.zeros(3))
+    with pytest.raises(headwater.InvalidArgument, match="the 1 leaves of this process, found one"):
+        total.push(torch.zeros(3))
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples/elastic_torch.py"
+STEPS = 30
+IS_MEMBER = """
+[[task]]
+name = "is_member"
+cell = { table = "customers", column = "member" }
+"""
+
+
+def start_example(world, store, folder):
+    """Starts the example on so many processes."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+    program = [str(EXAMPLE), str(store), "is_member", str(folder), str(STEPS)]
+    return subprocess.Popen(
+        [sys.executable, *(launcher if world > 1 else []), *program],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+    )  # fmt: skip
+
+
+def digest_of_example(world, store, folder):
+    running = start_example(world, store, folder)
+    try:
+        digest, error = running.communicate(timeout=200)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 0, error
+    return digest.strip()
+
+
+@pytest.mark.slow
+def test_p9_a_model_of_pytorch_has_the_same_bits_on_any_processes_and_after_kills(
+    shop_folder, tmp_path
+):
+    schema, store_path = tmp_path / "schema.toml", tmp_path / "db"
+    schema.write_text(SCHEMA + IS_MEMBER)
+    headwater.prepare(shop_folder, schema, store_path, dimension=32)
+    alone = digest_of_example(1, store_path, tmp_path / "1")
+    assert len(alone) == 16
+    for world in (2, 3):
+        assert digest_of_example(world, store_path, tmp_path / str(world)) == alone
+    killed, end = tmp_path / "killed", time.monotonic() + 100
+    running = start_example(1, store_path, killed)
+    while not (killed / "checkpoint.pt").exists():
+        assert running.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    running.kill()
+    running.communicate()
+    assert len(torch.load(killed / "checkpoint.pt", weights_only=True)["losses"]) < STEPS
+    assert digest_of_example(2, store_path, killed) == alone
