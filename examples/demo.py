@@ -190,10 +190,8 @@ def train(demo: Demo) -> None:
     demo.run(
         "6-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
     )
-    say(
-        "\n6. Train twice at once: in 1 process; and in 2, which are killed half-way, then in 1 that"
-    )
-    say("   goes on (2 to 4 minutes).")
+    say("\n6. Train twice at once: one run in one process; one in two that are killed half-way,")
+    say("   and then in one that goes on (2 to 4 minutes).")
     program = ROOT / "examples/train_and_kill.py"
     steps = f"optimizer.steps={TRAINING_STEPS}"
     command = [sys.executable, program, store, runs, "--set", steps]

@@ -36,6 +36,7 @@ class Model(nn.Module):
         self.layers = nn.Sequential(nn.Linear(2 * columns, 64), nn.GELU(), nn.Linear(64, 1))
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Returns the logit of each context."""
         is_seen = (batch["is_padding"] + batch["is_target"] + batch["is_null"]) == 0
         of_column = nn.functional.one_hot(batch["column_ids"].long(), self.columns).float()
         of_column *= is_seen[..., None]
@@ -107,11 +108,10 @@ def train(store: str, task: str, folder: Path, steps: int, device: torch.device)
 
 
 def main() -> None:
+    """Trains, on the processes that torchrun started or in this one alone."""
     store, task, folder, *steps = sys.argv[1:]
     Path(folder).mkdir(parents=True, exist_ok=True)
-    rank, world = (
-        int(os.environ.get(name, least)) for name, least in (("RANK", 0), ("WORLD_SIZE", 1))
-    )
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
