@@ -25,8 +25,10 @@ from headwater.jax import TreeSum
 
 leaves = np.random.default_rng(1).standard_normal((12, 1000)).astype(np.float32)
 def plain(of):
+    if len(of) == 1:
+        return of[0]
     half = 1 << (len(of) - 1).bit_length() - 1
-    return of[0] if len(of) == 1 else plain(of[:half]) + plain(of[half:])
+    return plain(of[:half]) + plain(of[half:])
 total = TreeSum(12)
 for number in total.numbers:
     total.push(jnp.array(leaves[number]))

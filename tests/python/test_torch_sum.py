@@ -161,22 +161,24 @@ IS_MEMBER = """
 [[task]]
 name = "is_member"
 cell = { table = "customers", column = "member" }
+sees_everything = true
 """
 
 
-def start_example(world, store, folder):
+def start_example(world, store, folder, visible_gpus=""):
     """Starts the example on so many processes."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
     program = [str(EXAMPLE), str(store), "is_member", str(folder), str(STEPS)]
     return subprocess.Popen(
         [sys.executable, *(launcher if world > 1 else []), *program],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": visible_gpus},
+        start_new_session=True,
     )  # fmt: skip
 
 
-def digest_of_example(world, store, folder):
-    running = start_example(world, store, folder)
+def digest_of_example(world, store, folder, visible_gpus=""):
+    running = start_example(world, store, folder, visible_gpus)
     try:
         digest, error = running.communicate(timeout=200)
     finally:
@@ -186,24 +188,44 @@ def digest_of_example(world, store, folder):
     return digest.strip()
 
 
-@pytest.mark.slow
-def test_p9_a_model_of_pytorch_has_the_same_bits_on_any_processes_and_after_kills(
-    shop_folder, tmp_path
-):
+@pytest.fixture
+def members(shop_folder, tmp_path):
+    """The store of the shop with a task for the example."""
     schema, store_path = tmp_path / "schema.toml", tmp_path / "db"
     schema.write_text(SCHEMA + IS_MEMBER)
     headwater.prepare(shop_folder, schema, store_path, dimension=32)
-    alone = digest_of_example(1, store_path, tmp_path / "1")
-    assert len(alone) == 16
-    for world in (2, 3):
-        assert digest_of_example(world, store_path, tmp_path / str(world)) == alone
-    killed, end = tmp_path / "killed", time.monotonic() + 100
-    running = start_example(1, store_path, killed)
-    while not (killed / "checkpoint.pt").exists():
+    return store_path
+
+
+def kill_after_a_checkpoint(running, folder):
+    end = time.monotonic() + 100
+    while not (folder / "checkpoint.pt").exists():
         assert running.poll() is None
         assert time.monotonic() < end
         time.sleep(0.01)
     running.kill()
     running.communicate()
-    assert len(torch.load(killed / "checkpoint.pt", weights_only=True)["losses"]) < STEPS
-    assert digest_of_example(2, store_path, killed) == alone
+    state = torch.load(folder / "checkpoint.pt", weights_only=True, map_location="cpu")
+    assert len(state["losses"]) < STEPS
+
+
+@pytest.mark.slow
+def test_p9_a_model_of_pytorch_has_the_same_bits_on_any_processes_and_after_kills(
+    members, tmp_path
+):
+    alone = digest_of_example(1, members, tmp_path / "1")
+    assert len(alone) == 16
+    for world in (2, 3):
+        assert digest_of_example(world, members, tmp_path / str(world)) == alone
+    kill_after_a_checkpoint(start_example(1, members, tmp_path / "killed"), tmp_path / "killed")
+    assert digest_of_example(2, members, tmp_path / "killed") == alone
+
+
+@pytest.mark.slow
+def test_p2_a_model_of_pytorch_resumes_to_the_bit_on_a_gpu(members, tmp_path):
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU for PyTorch")
+    whole = digest_of_example(1, members, tmp_path / "1", "0")
+    killed = tmp_path / "killed"
+    kill_after_a_checkpoint(start_example(1, members, killed, "0"), killed)
+    assert digest_of_example(1, members, killed, "0") == whole
