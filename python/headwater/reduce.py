@@ -1,48 +1,57 @@
-"""Gram matrices of rows in Python, such as activations, with the same bits for any workers.
+"""Statistics of rows in Python, with the same bits for any workers.
 
-A job describes a matrix of rows, which are folded in chunks of one size. Workers, in any number of
-processes, each fold consecutive rows and return portions, which are bytes. The caller sends the
-portions to a reduction, in any order and also more than once, until no row is missing.
+One call folds an array or files: `gram`, `cross`, `moments`, `histogram`, `exponents`, `distinct`
+and `top`. To share the rows among processes, make a job, such as `GramJob`: it describes rows that
+are folded in chunks of one size. Workers each fold consecutive rows and return portions, which are
+bytes. A reduction receives the portions, in any order and also more than once, until no row is
+missing. `fold` and `merge` do this as pure functions, for engines: Dask, Ray, Spark, Beam.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from headwater._headwater import GramReductionCore, GramWorkerCore, InvalidArgument
+from headwater._headwater import InvalidArgument, Matrix, ReductionCore, WorkerCore, first_shifts
+from headwater._reduce_jobs import (
+    CrossJob,
+    DistinctJob,
+    ExponentsJob,
+    GramJob,
+    HistogramJob,
+    Job,
+    MomentsJob,
+    TopJob,
+)
 
-
-@dataclasses.dataclass(frozen=True)
-class GramJob:
-    """The plan of a Gram matrix: all settings that determine its bits.
-
-    Args:
-        rows: The number of rows.
-        columns: k, the number of columns.
-        data: A name for these rows. Portions of rows with another name are refused; the caller
-            makes sure that a name always means the same rows.
-        chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
-            fixed tree adds the chunks.
-        dtype: The type of the numbers. Products and sums have 64 bits for every type.
-
-    Raises:
-        InvalidArgument: An argument is not valid.
-        LimitExceeded: There are too many rows or columns, or the name is too long.
-    """
-
-    rows: int
-    columns: int
-    data: str
-    chunk_rows: int = 4096
-    dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
-
-    def __post_init__(self) -> None:
-        GramReductionCore(vars(self))
+__all__ = [
+    "CrossJob",
+    "DistinctJob",
+    "ExponentsJob",
+    "GramJob",
+    "HistogramJob",
+    "Job",
+    "Matrix",
+    "MomentsJob",
+    "Reduction",
+    "Result",
+    "TopJob",
+    "Worker",
+    "cross",
+    "distinct",
+    "exponents",
+    "fold",
+    "gram",
+    "histogram",
+    "merge",
+    "moments",
+    "shifts",
+    "top",
+]
 
 
 class Worker:
@@ -52,8 +61,9 @@ class Worker:
     blocks b with b % world == r. After the last row of a block, `next_row` is the first row of the
     next own block.
 
-    A worker keeps the rows of one unfinished chunk, and a few matrices of sums until `portion`
-    returns them.
+    A worker keeps the rows of one unfinished chunk, and a few partial results until `portion`
+    returns them. It can be pickled, with both; a copy goes on where the worker was, and its portion
+    has what the worker's would have. Threads start when the first chunk is complete.
 
     Args:
         job: The job whose rows are folded.
@@ -81,7 +91,7 @@ class Worker:
 
     def __init__(
         self,
-        job: GramJob,
+        job: Job,
         first_row: int | None = None,
         threads: int | None = None,
         *,
@@ -90,47 +100,52 @@ class Worker:
         block_chunks: int = 1,
     ) -> None:
         self._job = job
-        options = {
+        self._options = {
             "first_row": first_row,
             "threads": threads,
             "rank": rank,
             "world": world,
             "block_chunks": block_chunks,
         }
-        self._core = GramWorkerCore(vars(job), options)
+        self._core = WorkerCore(job._fields(), self._options)
 
-    def push(self, rows: npt.ArrayLike) -> None:
+    def __getstate__(self) -> dict[str, Any]:
+        return {"job": self._job, "options": self._options, "begun": self._core.begun()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._job, self._options = state["job"], state["options"]
+        self._core = WorkerCore(self._job._fields(), self._options)
+        self._core.go_on(state["begun"])
+
+    @property
+    def job(self) -> Job:
+        """The job whose rows are folded."""
+        return self._job
+
+    def push(
+        self,
+        rows: npt.ArrayLike,
+        *,
+        y: npt.ArrayLike | None = None,
+        weights: npt.ArrayLike | None = None,
+    ) -> None:
         """Accepts the next own rows, and folds the chunks that they complete.
 
         Other Python threads run meanwhile. If one of them writes to the array, it is undefined
-        which version of a number is folded; but each number is read once, so that all sums are of
-        the same rows. Ctrl-C interrupts the call; then the rows before `next_row` are accepted.
+        which version of a number is folded; but the Gram of one array without weights reads each
+        number once, so that all sums are of the same rows. Ctrl-C interrupts the call; then the
+        rows before `next_row` are accepted.
 
         Args:
             rows: Rows [n, k] of the job's dtype, with any n.
+            y: The same rows of Y, if the job has it.
+            weights: The weights of the rows, float64 [n], if the job has them.
 
         Raises:
             InvalidArgument: The rows have another dtype or shape than the job, or fewer rows are
                 left. No row is accepted.
         """
-        if isinstance(rows, np.ma.MaskedArray):
-            raise InvalidArgument(
-                "expected an array without a mask, found a masked array; fill it in with `filled`, "
-                "or leave out its masked rows"
-            )
-        array: npt.NDArray[Any] = np.asarray(rows)
-        found = array.dtype.name if array.dtype.isnative else array.dtype.str
-        if found != self._job.dtype:
-            raise InvalidArgument(
-                f"expected rows of {self._job.dtype} as in the job, found {found}; convert "
-                "them, or make the job with that dtype"
-            )
-        if array.ndim != 2:
-            raise InvalidArgument(
-                f"expected rows as a matrix [n, {self._job.columns}], found the shape "
-                f"{array.shape}; reshape them"
-            )
-        self._core.push(np.ascontiguousarray(array).view(np.uint8))
+        self._core.push(self._job._arrays(rows, {"y": y, "weights": weights}))
 
     def portion(self) -> bytes:
         """Returns the sums of the chunks completed since the last call, for `Reduction.receive`.
@@ -168,17 +183,31 @@ class Worker:
 
 
 class Reduction:
-    """The sums of a job that have been received so far.
+    """The sums, or other partial results, of a job that have been received so far.
 
     The result depends on the job and its rows only: not on the number of workers, the rows of each
-    worker, or the order in which portions arrive.
+    worker, or the order in which portions arrive. A reduction can be pickled: as its job and its
+    portion.
 
     Args:
         job: The job whose portions are received.
     """
 
-    def __init__(self, job: GramJob) -> None:
-        self._core = GramReductionCore(vars(job))
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._core = ReductionCore(job._fields())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"job": self._job, "portion": self.portion()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["job"])  # type: ignore[misc]
+        self.receive(state["portion"])
+
+    @property
+    def job(self) -> Job:
+        """The job whose portions are received."""
+        return self._job
 
     def receive(self, portion: bytes) -> int:
         """Receives a portion: from a worker, from another reduction, or from a saved file.
@@ -187,7 +216,7 @@ class Reduction:
         chunks replaces the sums of these chunks.
 
         Returns:
-            The number of matrices of sums that are new. Sums that were received before change
+            The number of partial results that are new. Sums that were received before change
             nothing.
 
         Raises:
@@ -224,18 +253,345 @@ class Reduction:
         """Whether no row is missing."""
         return self._core.is_complete
 
-    def result(self) -> npt.NDArray[np.float64]:
-        """Returns the Gram matrix of all rows, float64 [k, k], with both triangles.
+    def result(self) -> npt.NDArray[Any]:
+        """Returns the statistic of all rows, in the form that its job describes.
+
+        For a `GramJob` this is the Gram matrix, float64 [k, k], with both triangles.
 
         Raises:
             InvalidArgument: Rows are missing, or the job has none.
         """
-        return self._core.result()
+        return self._job._result(self._core)
 
     @property
     def digest(self) -> str:
         """The digest of the result, in hexadecimal digits.
 
-        `headwater-reduce gram` prints it for the same rows in chunks of the same size.
+        `headwater-reduce` prints it for the same rows in chunks of the same size.
         """
         return self._core.digest
+
+
+def fold(
+    job: Job,
+    first_row: int,
+    rows: npt.ArrayLike,
+    /,
+    *,
+    y: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike | None = None,
+    threads: int = 1,
+) -> bytes:
+    """Returns the portion of whole chunks of a job: a pure function, for a task of any engine.
+
+    Args:
+        job: The job.
+        first_row: The number of the first of the rows: the first of a chunk.
+        rows: The rows, to the end of a chunk or of the job.
+        y: The same rows of Y, if the job has it.
+        weights: The weights of the rows, float64 [n], if the job has them.
+        threads: The number of threads; an engine runs a task on each core. It changes no bit.
+
+    Raises:
+        InvalidArgument: The rows do not fit the job, or do not fill whole chunks.
+
+    Example:
+        >>> job = GramJob(rows=5, columns=2, data="five rows", chunk_rows=2)
+        >>> rows = np.arange(10, dtype=np.float32).reshape(5, 2)
+        >>> left, right = fold(job, 0, rows[:2]), fold(job, 2, rows[2:])
+        >>> reduction = Reduction(job)
+        >>> reduction.receive(merge(job, right, left))
+        2
+        >>> bool((reduction.result() == rows.T @ rows).all())
+        True
+    """
+    worker = Worker(job, first_row, threads)
+    worker.push(rows, y=y, weights=weights)
+    over = worker.next_row % job.chunk_rows
+    if over and worker.next_row < job.rows:
+        raise InvalidArgument(
+            f"expected rows that fill whole chunks of {job.chunk_rows} rows, found {over} rows "
+            f"after the last one; end at row {worker.next_row - over}, or push them to a Worker"
+        )
+    return worker.portion()
+
+
+def merge(job: Job, /, *portions: bytes) -> bytes:
+    """Returns one portion of all that some portions have: a pure function.
+
+    The order of the portions, and how they are grouped, changes no bit; one may come twice.
+
+    Raises:
+        PlanMismatch: A portion is of another job; the message names every setting that differs.
+        Corrupt: A portion is damaged, or two have other sums for the same rows.
+        NotOurs: The bytes are not a portion.
+    """
+    reduction = Reduction(job)
+    for portion in portions:
+        reduction.receive(portion)
+    return reduction.portion()
+
+
+Rows = npt.ArrayLike | Matrix | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""An array [n, k], files of rows, or the path of a file or the paths of several."""
+
+
+class Result(NamedTuple):
+    """A statistic of rows, and the digest that `headwater-reduce` prints for them."""
+
+    value: npt.NDArray[Any]
+    digest: str
+
+
+def gram(
+    x: Rows,
+    *,
+    y: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike | None = None,
+    ones: bool = False,
+    chunk_rows: int = 4096,
+    threads: int | None = None,
+) -> Result:
+    """Returns the Gram matrix of rows: the sums of the products of each two columns.
+
+    Args:
+        x: The rows: an array [n, k] of float64, float32, float16 or bfloat16; the path of a file,
+            or the paths of several, as `headwater-reduce --input` takes them; or a `Matrix`.
+        y: A second array with the same rows, whose columns follow those of `x`.
+        weights: A weight for each row, float64 [n], by which its products are multiplied.
+        ones: Whether a column of ones follows `x`.
+        chunk_rows: The number of rows in a chunk. Another number gives other bits.
+        threads: The number of threads; default: all cores. It changes no bit.
+
+    Returns:
+        float64 [k, k], and the digest.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+        DataError: The files have NULL, or have changed meanwhile.
+
+    Example:
+        >>> gram(np.ones((5, 2))).value
+        array([[5., 5.],
+               [5., 5.]])
+    """
+    x = _opened(x)
+    y = None if y is None else np.asanyarray(y)
+    job = GramJob(
+        **_form(x, chunk_rows),
+        **_form_of_y(y),
+        weighted=weights is not None,
+        ones=ones,
+    )
+    return _folded(job, x, threads, y=y, weights=weights)
+
+
+def cross(x: Rows, y: Rows, *, chunk_rows: int = 4096, threads: int | None = None) -> Result:
+    """Returns the cross products X^T Y: row n of one belongs to row n of the other.
+
+    Args:
+        x: The rows of X, as for `gram`.
+        y: The rows of Y: an array if X is one, files if X is in files.
+        chunk_rows: As for `gram`.
+        threads: As for `gram`.
+
+    Returns:
+        float64 [columns of x, columns of y], and the digest.
+    """
+    x, y = _opened(x), _opened(y)
+    job = CrossJob(**_form(x, chunk_rows), **_form_of_y(y))
+    return _folded(job, x, threads, y=y)
+
+
+def moments(
+    x: Rows,
+    *,
+    shifts: float | Sequence[float] | None = None,
+    chunk_rows: int = 4096,
+    threads: int | None = None,
+) -> Result:
+    """Returns count, range, mean, deviation, skewness and kurtosis of each column.
+
+    Args:
+        x: The rows, as for `gram`.
+        shifts: A number near the mean, for all columns or for each; default: those of `shifts(x)`.
+        chunk_rows: As for `gram`.
+        threads: As for `gram`.
+
+    Returns:
+        An array with an element for each column, whose fields `MomentsJob` describes; and the
+        digest.
+
+    Example:
+        >>> moments([[1.0], [2.0], [6.0]]).value["mean"]
+        array([3.])
+    """
+    x = _opened(x)
+    near = _shifts(x) if shifts is None else shifts
+    return _folded(MomentsJob(**_form(x, chunk_rows), shifts=near), x, threads)
+
+
+def histogram(
+    x: Rows,
+    edges: Sequence[float] | npt.NDArray[Any],
+    *,
+    chunk_rows: int = 4096,
+    threads: int | None = None,
+) -> Result:
+    """Returns how many numbers of each column lie between given edges.
+
+    Args:
+        x: The rows, as for `gram`.
+        edges: The edges of the bins of every column, in increasing order.
+        chunk_rows: As for `gram`.
+        threads: As for `gram`.
+
+    Returns:
+        An array with an element for each column, whose fields `HistogramJob` describes; and the
+        digest.
+
+    Example:
+        >>> histogram([[1.0], [2.0], [6.0]], [0, 2, 4]).value["between"]
+        array([[1, 1]], dtype=uint64)
+    """
+    x = _opened(x)
+    job = HistogramJob(**_form(x, chunk_rows), edges=edges)  # type: ignore[arg-type]
+    return _folded(job, x, threads)
+
+
+def exponents(x: Rows, *, chunk_rows: int = 4096, threads: int | None = None) -> Result:
+    """Returns how many numbers of each column have each sign and binary exponent.
+
+    Args:
+        x: The rows, as for `gram`.
+        chunk_rows: As for `gram`.
+        threads: As for `gram`.
+
+    Returns:
+        An array with an element for each column, whose fields `ExponentsJob` describes; and the
+        digest.
+    """
+    x = _opened(x)
+    return _folded(ExponentsJob(**_form(x, chunk_rows)), x, threads)
+
+
+def distinct(
+    x: Rows, *, precision: int = 14, chunk_rows: int = 4096, threads: int | None = None
+) -> Result:
+    """Returns about how many different numbers each column has (HyperLogLog).
+
+    Args:
+        x: The rows, as for `gram`.
+        precision: p, from 4 to 18: the error is some 104 % / sqrt(2^p), 0.8 % for 14.
+        chunk_rows: As for `gram`.
+        threads: As for `gram`.
+
+    Returns:
+        float64 [k], and the digest of the registers.
+    """
+    x = _opened(x)
+    return _folded(DistinctJob(**_form(x, chunk_rows), precision=precision), x, threads)
+
+
+def top(
+    x: Rows,
+    column: int | str,
+    *,
+    count: int = 10,
+    smallest: bool = False,
+    chunk_rows: int = 4096,
+    threads: int | None = None,
+) -> Result:
+    """Returns the rows with the greatest numbers in one column, or the least.
+
+    Args:
+        x: The rows, as for `gram`.
+        column: The number of the column, counted from 0, or its name in a file that has names.
+        count: The number of rows.
+        smallest: Whether to take the least numbers.
+        chunk_rows: As for `gram`.
+        threads: As for `gram`.
+
+    Returns:
+        An array of `count` rows or fewer, with the fields `value` and `row`; and the digest.
+
+    Example:
+        >>> top([[1.0], [7.0], [6.0]], 0, count=1).value
+        array([(7., 1)], dtype=[('value', '<f8'), ('row', '<u8')])
+    """
+    x = _opened(x)
+    if isinstance(column, str):
+        if not isinstance(x, Matrix):
+            raise InvalidArgument(
+                f"expected the number of a column, because an array has no names, found {column!r}"
+            )
+        column = x.column_of(column)
+    job = TopJob(**_form(x, chunk_rows), column=column, count=count, smallest=smallest)
+    return _folded(job, x, threads)
+
+
+def shifts(x: Rows) -> list[float]:
+    """Returns the median of each column's finite numbers among the first 1,024 rows.
+
+    `headwater-reduce moments` takes them by default; 0 for a column without finite numbers there.
+    """
+    return _shifts(_opened(x))
+
+
+def _shifts(x: Matrix | npt.NDArray[Any]) -> list[float]:
+    if isinstance(x, Matrix):
+        return x.shifts()
+    # The job knows what an array of rows is.
+    rows = GramJob(**_form(x, 1))._arrays(x, {})
+    return first_shifts(x.dtype.name, *rows)
+
+
+def _opened(x: Rows) -> Matrix | npt.NDArray[Any]:
+    """Opens the files that are named, and returns anything else as an array."""
+    if isinstance(x, Matrix):
+        return x
+    if isinstance(x, str | os.PathLike):
+        return Matrix(x)
+    if isinstance(x, list | tuple) and x and all(isinstance(p, str | os.PathLike) for p in x):
+        return Matrix(*x)
+    return np.asanyarray(x)
+
+
+def _form(x: Matrix | npt.NDArray[Any], chunk_rows: int) -> dict[str, Any]:
+    """Returns the fields of a job of these rows."""
+    if isinstance(x, Matrix):
+        form = {"rows": x.rows, "columns": x.columns, "data": x.data, "dtype": x.dtype}
+    elif x.ndim == 2:
+        rows, columns = x.shape
+        form = {"rows": rows, "columns": columns, "data": "an array", "dtype": x.dtype.name}
+    else:
+        raise InvalidArgument(
+            f"expected rows as a matrix [n, k], found the shape {x.shape}; reshape them"
+        )
+    return form | {"chunk_rows": chunk_rows}
+
+
+def _form_of_y(y: Matrix | npt.NDArray[Any] | None) -> dict[str, Any]:
+    if y is None:
+        return {}
+    form = _form(y, 1)
+    return {"y_columns": form["columns"], "y_dtype": form["dtype"]}
+
+
+def _folded(job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **others: Any) -> Result:
+    """Folds all rows of a job."""
+    reduction = Reduction(job)
+    given = [x, *(other for other in others.values() if other is not None)]
+    files = [matrix for matrix in given if isinstance(matrix, Matrix)]
+    if isinstance(x, Matrix) and len(files) == len(given):
+        reduction._core.fold_files(files, threads)
+    elif isinstance(x, Matrix) or files:
+        raise InvalidArgument(
+            "expected arrays only or files only, found both; read the files with NumPy, or save "
+            "the arrays"
+        )
+    else:
+        worker = Worker(job, threads=threads)
+        worker.push(x, **others)
+        reduction.receive(worker.portion())
+    return Result(reduction.result(), reduction.digest)

@@ -14,9 +14,11 @@ mod endpoint;
 mod errors;
 mod events;
 mod files;
+mod folds;
 mod frame;
 mod keys;
 mod labels;
+mod matrix;
 mod prepare;
 mod reduce;
 mod sampler;
@@ -59,9 +61,11 @@ mod _headwater {
     #[pymodule_export]
     use super::keys::key_text;
     #[pymodule_export]
+    use super::matrix::{Matrix, first_shifts};
+    #[pymodule_export]
     use super::prepare::prepare;
     #[pymodule_export]
-    use super::reduce::{GramReductionCore, GramWorkerCore};
+    use super::reduce::{ReductionCore, WorkerCore};
     #[pymodule_export]
     use super::sampler::{Evaluation, SamplerCore, sampler_defaults};
     #[pymodule_export]

@@ -1,96 +1,74 @@
 //! The compiled classes of `headwater.reduce`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use numpy::{PyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::Whole;
-use super::arguments::{Arguments, in_range, one_of, thread_count};
+use super::arguments::{Arguments, in_range, thread_count};
+use super::folds::{AnyReduction, AnyStream, Stop, open};
+use super::matrix::Matrix;
 use super::work::{self, Calls};
-use crate::bytes::{Digest, filled};
+use crate::bytes::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
-use crate::fold::Gram;
-use crate::matrix::{Element, Numbers};
 use crate::plan::Assignment;
-use crate::process::pool;
-use crate::reducer::{Blocks, GramStream, Job, OwnRows, Reduction};
+use crate::process::check_process;
+use crate::reducer::{Begun, Blocks, OwnRows};
 
-/// The types of numbers, by their names in NumPy.
-const ELEMENTS: [(&str, Element); 4] = [
-    ("float64", Element::F64),
-    ("float32", Element::F32),
-    ("float16", Element::F16),
-    ("bfloat16", Element::Bf16),
-];
-
-/// A `headwater.reduce.GramJob`, from its fields.
-struct GramJob {
-    job: Job,
-    columns: usize,
-    element: Element,
-}
-
-impl GramJob {
-    fn of(fields: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let fields = Arguments(fields);
-        let element = one_of("dtype", &fields.get::<String>("dtype")?, &ELEMENTS)?;
-        let columns = fields.number("columns")?;
-        let (rows, chunk_rows) = (fields.number("rows")?, fields.number("chunk_rows")?);
-        let data = fields.get::<String>("data")?;
-        let job =
-            Job::of_matrix("gram", (columns, element), data.as_str(), (rows, chunk_rows), &[])?;
-        Ok(Self { job, columns, element })
-    }
-}
+/// The most operations of a push on the calling thread, which does not look for Ctrl-C meanwhile: some ten
+/// milliseconds. Another thread would cost more than a push of few rows.
+const QUICK_OPERATIONS: u64 = 10_000_000;
 
 /// The compiled class behind `headwater.reduce.Worker`.
 #[pyclass(frozen, module = "headwater")]
-pub(super) struct GramWorkerCore {
+pub(super) struct WorkerCore {
     /// Outside the lock, because a forked child may find the lock held for ever.
     process: u32,
-    element: Element,
     rows: OwnRows,
     state: Mutex<WorkerState>,
 }
 
 struct WorkerState {
-    stream: GramStream,
+    stream: Box<dyn AnyStream>,
     /// The next row at the time of the last portion.
     shipped_row: u64,
 }
 
-impl GramWorkerCore {
+/// What a worker has folded, for a pickle: a portion, the next row, the one at the time of the last portion,
+/// and the rows of the unfinished chunk.
+type Pickled = (Vec<u8>, u64, u64, Vec<Vec<u8>>);
+
+/// The rows of an array: their bytes, their number, and the bytes of each.
+type Bytes<'a> = (&'a [u8], (usize, usize));
+
+impl WorkerCore {
     /// Locks the state; fails in a forked child.
     fn state(&self) -> Result<MutexGuard<'_, WorkerState>> {
-        if std::process::id() != self.process {
-            return Err(Error::invalid(format!(
-                "this worker was made in process {}, and a forked child has none of its threads; \
-                 make a worker in the child",
-                self.process
-            )));
-        }
+        check_process(self.process, "worker", "make a worker in the child")?;
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Folds rows, which the caller's array holds as `bytes`, from block to block.
+    /// Folds the rows of arrays, which the caller holds, from block to block.
     ///
-    /// Another thread of Python may write to the array meanwhile. The fold reads each number once, so that a
-    /// sum never has two versions of it; a copy would cost a narrow matrix 85 % more time.
-    fn push_bytes(
-        &self,
-        bytes: &[u8],
-        (count, row_bytes): (usize, usize),
-        stop: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        let columns = row_bytes / self.element.bytes();
+    /// Another thread of Python may write to the arrays meanwhile. The fold of a Gram reads each number once,
+    /// so that a sum never has two versions of it; a copy would cost a narrow matrix 85 % more time.
+    fn push_bytes(&self, arrays: &[Bytes<'_>], stop: Stop<'_>) -> Result<()> {
         let WorkerState { stream, .. } = &mut *self.state()?;
-        let mut push = |rows: &[u8], count: usize| {
-            let numbers = Numbers::of_bytes([rows], self.element, (count, columns))?;
-            stream.push(numbers.values(), columns, stop)?;
+        let count = arrays.first().map_or(0, |(_, (count, _))| *count);
+        if let Some((_, (other, _))) = arrays.iter().find(|(_, (other, _))| *other != count) {
+            return Err(Error::invalid(format!(
+                "expected as many rows in each array as the {count} of the first, found {other}"
+            )));
+        }
+        let mut push = |begin: usize, end: usize| {
+            let slices = arrays.iter().map(|(bytes, (_, row_bytes))| {
+                (&bytes[begin * row_bytes..end * row_bytes], (end - begin, *row_bytes))
+            });
+            stream.push(&slices.collect::<Vec<_>>(), stop)?;
             let next_row = self.rows.next_own(stream.next_row());
             if next_row != stream.next_row() {
                 stream.skip_to(next_row)?;
@@ -98,25 +76,25 @@ impl GramWorkerCore {
             Ok::<_, Error>(next_row)
         };
         // No row, so that the form is checked before any is taken.
-        let mut next_row = push(&[], 0)?;
+        let mut next_row = push(0, 0)?;
         self.rows.check_count(next_row, count as u64)?;
-        let mut left = bytes;
-        while !left.is_empty() {
+        let mut begin = 0;
+        while begin < count {
             let of_run = self.rows.left_of_run(next_row);
-            let some = usize::try_from(of_run).unwrap_or(usize::MAX).min(left.len() / row_bytes);
-            let (rows, after) = left.split_at(some * row_bytes);
-            next_row = push(rows, some)?;
-            left = after;
+            let end = begin + usize::try_from(of_run).unwrap_or(usize::MAX).min(count - begin);
+            next_row = push(begin, end)?;
+            begin = end;
         }
         Ok(())
     }
 }
 
 #[pymethods]
-impl GramWorkerCore {
+impl WorkerCore {
     #[new]
     fn new(fields: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let GramJob { job, columns, element } = GramJob::of(fields)?;
+        let open = open(fields)?;
+        let job = open.job();
         let options = Arguments(options);
         let assignment = Assignment::new(options.number("rank")?, options.number("world")?)?;
         let block_chunks: u64 = options.number("block_chunks")?;
@@ -127,12 +105,11 @@ impl GramWorkerCore {
             .into());
         }
         let blocks = Blocks::new(job.chunk_count(), block_chunks.ilog2())?;
-        let rows = OwnRows::new(&job, blocks, assignment);
+        let rows = OwnRows::new(job, blocks, assignment);
         let first_row: Option<Whole> = options.get("first_row")?;
         let first_row = first_row.map(|row| in_range("first_row", row.0)).transpose()?;
         let first_row = first_row.unwrap_or_else(|| rows.first());
-        let pool = pool(thread_count("threads", options.get("threads")?)?)?;
-        let stream = GramStream::new(job, (columns, element), first_row, pool)?;
+        let stream = open.stream(first_row, thread_count("threads", options.get("threads")?)?)?;
         if rows.next_own(first_row) != first_row {
             return Err(Error::invalid(format!(
                 "expected a first row that rank {} of {} owns, such as {}, found {first_row}",
@@ -143,17 +120,25 @@ impl GramWorkerCore {
             .into());
         }
         let state = Mutex::new(WorkerState { stream, shipped_row: first_row });
-        Ok(Self { process: std::process::id(), element, rows, state })
+        Ok(Self { process: std::process::id(), rows, state })
     }
 
-    /// Appends rows, each as the bytes of its numbers.
-    fn push(&self, py: Python<'_>, rows: PyReadonlyArray2<'_, u8>) -> PyResult<()> {
-        let (count, row_bytes) = rows.as_array().dim();
-        let bytes = rows.as_slice()?;
-        let calls = Calls::default();
-        let done = work::run(py, &calls, || {
-            self.push_bytes(bytes, (count, row_bytes), &|| calls.stopped())
+    /// Appends rows of each array, each as the bytes of its numbers.
+    fn push(&self, py: Python<'_>, arrays: Vec<PyReadonlyArray2<'_, u8>>) -> PyResult<()> {
+        let bytes = arrays.iter().map(|rows| Ok((rows.as_slice()?, rows.as_array().dim())));
+        let bytes: Vec<Bytes<'_>> = bytes.collect::<PyResult<_>>()?;
+        let count = bytes.first().map_or(0, |(_, (count, _))| *count as u64);
+        let quick = py.detach(|| {
+            if self.state()?.stream.operations(count) > QUICK_OPERATIONS {
+                return Ok(false);
+            }
+            self.push_bytes(&bytes, &|| false).map(|()| true)
         })?;
+        if quick {
+            return Ok(());
+        }
+        let calls = Calls::default();
+        let done = work::run(py, &calls, || self.push_bytes(&bytes, &|| calls.stopped()))?;
         calls.settle(py, done)
     }
 
@@ -187,6 +172,27 @@ impl GramWorkerCore {
         Ok(())
     }
 
+    /// Returns what was folded and not returned.
+    fn begun(&self, py: Python<'_>) -> PyResult<Pickled> {
+        Ok(py.detach(|| {
+            let state = self.state()?;
+            let Begun { portion, next_row, rows } = state.stream.begun()?;
+            Ok::<_, Error>((portion, next_row, state.shipped_row, rows))
+        })?)
+    }
+
+    /// Goes on where another worker with the same options was.
+    fn go_on(&self, py: Python<'_>, begun: Pickled) -> PyResult<()> {
+        let (portion, next_row, shipped_row, rows) = begun;
+        py.detach(|| {
+            let state = &mut *self.state()?;
+            state.stream.go_on(Begun { portion, next_row, rows })?;
+            state.shipped_row = shipped_row;
+            Ok::<_, Error>(())
+        })?;
+        Ok(())
+    }
+
     /// The next row that the worker expects.
     #[getter]
     fn next_row(&self, py: Python<'_>) -> PyResult<u64> {
@@ -196,25 +202,28 @@ impl GramWorkerCore {
 
 /// The compiled class behind `headwater.reduce.Reduction`.
 #[pyclass(frozen, module = "headwater")]
-pub(super) struct GramReductionCore(Mutex<Reduction<Gram>>);
+pub(super) struct ReductionCore(Mutex<Box<dyn AnyReduction>>);
 
-impl GramReductionCore {
+impl ReductionCore {
     /// Returns `call` of the reduction, without the interpreter's lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&mut Reduction<Gram>) -> T + Send,
+        call: impl FnOnce(&mut dyn AnyReduction) -> T + Send,
     ) -> T {
-        py.detach(|| call(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| self.locked(call))
+    }
+
+    fn locked<T>(&self, call: impl FnOnce(&mut dyn AnyReduction) -> T) -> T {
+        call(&mut **self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 #[pymethods]
-impl GramReductionCore {
+impl ReductionCore {
     #[new]
     fn new(fields: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let GramJob { job, columns, .. } = GramJob::of(fields)?;
-        Ok(Self(Mutex::new(Reduction::new(job, Arc::new(Gram::new(columns)?)))))
+        Ok(Self(Mutex::new(open(fields)?.reduction())))
     }
 
     /// Inserts the nodes of a portion; returns the number of new nodes.
@@ -222,25 +231,36 @@ impl GramReductionCore {
         Ok(self.with(py, |reduction| reduction.receive(portion))?)
     }
 
+    /// Folds all rows of files: X, and Y where the job has it.
+    fn fold_files(
+        &self,
+        py: Python<'_>,
+        files: Vec<PyRef<'_, Matrix>>,
+        threads: Option<Whole>,
+    ) -> PyResult<()> {
+        let threads = thread_count("threads", threads)?;
+        let files = files.iter().map(|matrix| matrix.files()).collect();
+        let calls = Calls::default();
+        let done = work::run(py, &calls, || {
+            self.locked(|reduction| reduction.fold_files(files, threads, &|| calls.stopped()))
+        })?;
+        calls.settle(py, done)
+    }
+
     /// Returns a portion of all nodes.
     fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let portion = self.with(py, |reduction| reduction.checkpoint())?;
+        let portion = self.with(py, |reduction| reduction.portion())?;
         to_bytes(py, &portion)
     }
 
     /// Writes the portion to a file, completely or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        Ok(self.with(py, |reduction| write_file(&Disk, &path, &reduction.checkpoint()?))?)
+        Ok(self.with(py, |reduction| write_file(&Disk, &path, &reduction.portion()?))?)
     }
 
     /// Returns the ranges of rows that are not folded yet: for each the first row and the end.
     fn missing(&self, py: Python<'_>) -> Vec<(u64, u64)> {
-        self.with(py, |reduction| {
-            let job = reduction.job();
-            let rows = |chunk| job.rows_of(chunk).start;
-            let chunks = reduction.missing().into_iter();
-            chunks.map(|chunks| (rows(chunks.start), rows(chunks.end))).collect()
-        })
+        self.with(py, |reduction| reduction.missing())
     }
 
     /// Whether all rows are folded.
@@ -249,22 +269,22 @@ impl GramReductionCore {
         self.with(py, |reduction| reduction.is_complete())
     }
 
-    /// Returns the Gram matrix of all rows, both halves.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let (gram, columns) = self.with(py, |reduction| {
-            let (gram, columns) = (reduction.whole()?, reduction.statistic().columns());
-            let mut whole = filled(0.0, columns * columns)?;
-            gram.unfold(0, &mut whole);
-            Ok::<_, Error>((whole, columns))
-        })?;
-        PyArray1::from_vec(py, gram).reshape([columns, columns])
+    /// Returns the partial of all rows, as fold/FORMAT.md has its bytes.
+    fn whole<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let whole = self.with(py, |reduction| reduction.whole())?;
+        to_bytes(py, &whole)
     }
 
-    /// The digest of the upper half of the Gram matrix, as `headwater-reduce gram` prints it.
+    /// Returns the numbers of the result that are not in the bytes of the partial.
+    fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let figures = self.with(py, |reduction| reduction.figures())?;
+        Ok(PyArray1::from_vec(py, figures))
+    }
+
+    /// The digest of the partial of all rows, as `headwater-reduce` prints it.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
-        let gram = self.with(py, |reduction| reduction.whole())?;
-        Ok(py.detach(|| Digest::of(bytemuck::cast_slice(gram.values())).to_string()))
+        Ok(self.with(py, |reduction| Ok::<_, Error>(Digest::of(&reduction.whole()?).to_string()))?)
     }
 }
 

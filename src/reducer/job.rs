@@ -11,6 +11,9 @@ use crate::plan::{Plan, Setting};
 /// Small enough that no number of rows, chunks or nodes overflows.
 const ROWS_MAX: u64 = 1 << 62;
 
+/// Settings of a job by their names.
+pub type Settings = Vec<(&'static str, Setting)>;
+
 /// A statistic over rows, in chunks: its plan determines the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {

@@ -83,7 +83,7 @@ impl<S: Statistic> Reduction<S> {
 
     /// The statistic.
     #[must_use]
-    pub fn statistic(&self) -> &S {
+    pub fn statistic(&self) -> &Arc<S> {
         &self.statistic
     }
 

@@ -1,0 +1,347 @@
+"""The jobs of `headwater.reduce`: one for each statistic, with the form of its result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater._headwater import InvalidArgument, ReductionCore
+
+Dtype = Literal["float64", "float32", "float16", "bfloat16"]
+
+COUNT, NUMBER = np.dtype("<u8"), np.dtype("<f8")
+# What a partial has for each column, as fold/FORMAT.md says.
+MOMENT_SUMS = np.dtype(
+    [
+        ("nulls", COUNT),
+        ("nans", COUNT),
+        ("negative_infinities", COUNT),
+        ("positive_infinities", COUNT),
+        ("min", NUMBER),
+        ("max", NUMBER),
+        ("power_sums", NUMBER, 4),
+    ]
+)
+MOMENT_FIGURES = ("shift", "mean", "variance", "std", "skewness", "kurtosis")
+OF_SIGN = np.dtype(
+    [("zeros", COUNT), ("subnormals", COUNT), ("exponents", COUNT, 2046), ("infinities", COUNT)]
+)
+EXPONENTS = np.dtype(
+    [("nulls", COUNT), ("nans", COUNT), ("positive", OF_SIGN), ("negative", OF_SIGN)]
+)
+RANKED_ROW = np.dtype([("value", NUMBER), ("row", COUNT)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The plan of a statistic: all settings that determine its bits.
+
+    Args:
+        rows: The number of rows.
+        columns: k, the number of columns.
+        data: A name for these rows. Portions of rows with another name are refused; the caller
+            makes sure that a name always means the same rows.
+        chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
+            fixed tree adds the chunks.
+        dtype: The type of the numbers. Products and sums have 64 bits for every type.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+        LimitExceeded: There are too many rows or columns, or the name is too long.
+    """
+
+    rows: int
+    columns: int
+    data: str
+    chunk_rows: int = 4096
+    dtype: Dtype = "float32"
+
+    statistic: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if type(self) is Job:
+            raise InvalidArgument("expected the job of a statistic, such as GramJob, found Job")
+        ReductionCore(self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        return {"statistic": self.statistic, **vars(self)}
+
+    def _others(self) -> dict[str, tuple[str, int]]:
+        """Returns the types and columns of the arrays beside the rows, by name."""
+        return {}
+
+    def _arrays(
+        self, rows: npt.ArrayLike, others: dict[str, npt.ArrayLike | None]
+    ) -> list[npt.NDArray[np.uint8]]:
+        """Returns the rows of each array of the job as bytes."""
+        arrays = [_as_bytes("rows", rows, self.dtype, self.columns)]
+        wanted = self._others()
+        for name, array in others.items():
+            if array is not None and name not in wanted:
+                raise InvalidArgument(
+                    f"expected no {name}, because the job has none, found "
+                    f"{type(array).__name__}; leave it out, or make a job that has it"
+                )
+            if array is None and name in wanted:
+                raise InvalidArgument(
+                    f"expected {name} beside the rows, as in the job, found none; give {name}=..., "
+                    "or make a job without it"
+                )
+            if array is not None:
+                arrays.append(_as_bytes(name, array, *wanted[name]))
+        counts = [len(array) for array in arrays]
+        if counts != counts[:1] * len(counts):
+            raise InvalidArgument(
+                f"expected as many rows in each array as the {counts[0]} of the first, found "
+                f"{counts[1:]}"
+            )
+        return arrays
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        """Returns the result of a complete fold."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class GramJob(Job):
+    """The plan of a Gram matrix: all settings that determine its bits.
+
+    Args:
+        rows: The number of rows.
+        columns: k, the number of columns.
+        data: A name for these rows. Portions of rows with another name are refused; the caller
+            makes sure that a name always means the same rows.
+        chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
+            fixed tree adds the chunks.
+        dtype: The type of the numbers. Products and sums have 64 bits for every type.
+        y_columns: The number of columns of Y, a second array with the same rows, whose columns
+            follow those of X. Default: there is none.
+        y_dtype: The type of Y's numbers.
+        weighted: Whether each row has a weight, of float64, by which its products are multiplied.
+        ones: Whether a column of ones follows X. The Gram of [X | 1 | Y] has the Gram of X, the
+            sums of the columns, the number of rows, the cross products and the Gram of Y.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+        LimitExceeded: There are too many rows or columns, or the name is too long.
+    """
+
+    y_columns: int | None = dataclasses.field(default=None, kw_only=True)
+    y_dtype: Dtype = dataclasses.field(default="float32", kw_only=True)
+    weighted: bool = dataclasses.field(default=False, kw_only=True)
+    ones: bool = dataclasses.field(default=False, kw_only=True)
+
+    statistic = "gram"
+
+    def _others(self) -> dict[str, tuple[str, int]]:
+        others: dict[str, tuple[str, int]] = {}
+        if self.y_columns is not None:
+            others["y"] = (self.y_dtype, self.y_columns)
+        if self.weighted:
+            others["weights"] = ("float64", 1)
+        return others
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[np.float64]:
+        columns = self.columns + self.ones + (self.y_columns or 0)
+        return core.figures().reshape(columns, columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossJob(Job):
+    """The plan of the cross products X^T Y of two arrays with the same rows.
+
+    The result is float64 [k, y_columns].
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`, of X; `data` names both arrays.
+        y_columns: The number of columns of Y.
+        y_dtype: The type of Y's numbers.
+    """
+
+    y_columns: int = dataclasses.field(kw_only=True)
+    y_dtype: Dtype = dataclasses.field(default="float32", kw_only=True)
+
+    statistic = "cross"
+
+    def _others(self) -> dict[str, tuple[str, int]]:
+        return {"y": (self.y_dtype, self.y_columns)}
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[np.float64]:
+        sums = np.frombuffer(core.whole(), NUMBER)
+        return sums.reshape(self.columns, -1).copy()
+
+
+@dataclasses.dataclass(frozen=True)
+class MomentsJob(Job):
+    """The plan of count, range, mean, deviation, skewness and kurtosis of each column.
+
+    The result has an element for each column, with the fields `nulls`, `nans`,
+    `negative_infinities`, `positive_infinities`, `finite` (counts), `min`, `max` (NaN without
+    numbers), `power_sums` [4] (of the differences from the shift), `shift`, `mean`, `variance`,
+    `std`, `skewness` and `kurtosis`. The last five are of the finite numbers, and NaN where the
+    sums do not determine them: the shift is too far from the mean.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+        shifts: A number near the mean, for all columns or for each: `shifts(rows)` has those of the
+            command. Other numbers give other bits.
+    """
+
+    shifts: float | Sequence[float] = dataclasses.field(default=0.0, kw_only=True)
+
+    statistic = "moments"
+
+    def __post_init__(self) -> None:
+        shifts = np.atleast_1d(np.asarray(self.shifts, np.float64))
+        each = np.repeat(shifts, self.columns) if shifts.size == 1 else shifts
+        if each.shape != (self.columns,):
+            raise InvalidArgument(
+                f"expected one shift, or one for each of {self.columns} columns, found the shape "
+                f"{shifts.shape}"
+            )
+        object.__setattr__(self, "shifts", tuple(each.tolist()))
+        super().__post_init__()
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        whole = core.whole()
+        sums = np.frombuffer(whole, MOMENT_SUMS, offset=8)
+        fields = [
+            *MOMENT_SUMS.descr,
+            ("finite", COUNT),
+            *((name, NUMBER) for name in MOMENT_FIGURES),
+        ]
+        moments = np.empty(self.columns, fields)
+        for name in MOMENT_SUMS.names or ():
+            moments[name] = sums[name]
+        for name, figures in zip(MOMENT_FIGURES, core.figures().reshape(-1, 6).T, strict=True):
+            moments[name] = figures
+        counts = ("nulls", "nans", "negative_infinities", "positive_infinities")
+        moments["finite"] = self.rows - sum(sums[name] for name in counts)
+        for name in ("min", "max"):
+            moments[name][sums["min"] > sums["max"]] = np.nan
+        return moments
+
+
+@dataclasses.dataclass(frozen=True)
+class HistogramJob(Job):
+    """The plan of how many numbers of each column lie between given edges.
+
+    The result has an element for each column, with the counts `below` the first edge, `between` [m]
+    each edge and the next, `above` (from the last edge on), `nans` and `nulls`. They are the same
+    for any order of the rows.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+        edges: The edges of the bins of every column, in increasing order.
+    """
+
+    edges: Sequence[float] = dataclasses.field(kw_only=True)
+
+    statistic = "histogram"
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges, np.float64)
+        if edges.ndim != 1:
+            raise InvalidArgument(
+                f"expected edges as a list of numbers, found the shape {edges.shape}"
+            )
+        object.__setattr__(self, "edges", tuple(edges.tolist()))
+        super().__post_init__()
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        bins = (("between", COUNT, len(self.edges) - 1), ("above", COUNT))
+        fields = np.dtype([("below", COUNT), *bins, ("nans", COUNT), ("nulls", COUNT)])
+        return np.frombuffer(core.whole(), fields).copy()
+
+
+@dataclasses.dataclass(frozen=True)
+class ExponentsJob(Job):
+    """The plan of how many numbers of each column have each sign and binary exponent.
+
+    The result has an element for each column, with the counts `nulls`, `nans`, `positive` and
+    `negative`; the last two have `zeros`, `subnormals`, `exponents` [2046], where place e + 1022
+    counts the numbers from 2^e to 2^(e + 1), and `infinities`. They are the same for any order of
+    the rows.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+    """
+
+    statistic = "exponents"
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        return np.frombuffer(core.whole(), EXPONENTS).copy()
+
+
+@dataclasses.dataclass(frozen=True)
+class DistinctJob(Job):
+    """The plan of about how many different numbers each column has (HyperLogLog).
+
+    The result is float64 [k]. -0 equals 0, all NaN are one number, and NULL is not counted.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+        precision: p, from 4 to 18: 2^p registers for each column; the error is some
+            104 % / sqrt(2^p), 0.8 % for 14.
+    """
+
+    precision: int = dataclasses.field(default=14, kw_only=True)
+
+    statistic = "distinct"
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[np.float64]:
+        return core.figures()
+
+
+@dataclasses.dataclass(frozen=True)
+class TopJob(Job):
+    """The plan of the rows with the greatest numbers in one column, or the least.
+
+    The result has an element for each row, in order, with the fields `value` and `row`, which
+    counts from 0. Equal numbers are in the order of their rows; NULL and NaN are left out.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+        column: The number of the column, counted from 0.
+        count: The number of rows to keep.
+        smallest: Whether to keep the least numbers.
+    """
+
+    column: int = dataclasses.field(kw_only=True)
+    count: int = dataclasses.field(default=10, kw_only=True)
+    smallest: bool = dataclasses.field(default=False, kw_only=True)
+
+    statistic = "top"
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        whole = core.whole()
+        kept = int(np.frombuffer(whole, COUNT, 1)[0])
+        return np.frombuffer(whole, RANKED_ROW, kept, 8).copy()
+
+
+def _as_bytes(name: str, given: npt.ArrayLike, dtype: str, columns: int) -> npt.NDArray[np.uint8]:
+    """Returns rows as their bytes, after a check of their type; `name` is for messages."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise InvalidArgument(
+            "expected an array without a mask, found a masked array; fill it in with `filled`, "
+            "or leave out its masked rows"
+        )
+    array: npt.NDArray[Any] = np.asarray(given)
+    found = array.dtype.name if array.dtype.isnative else array.dtype.str
+    if found != dtype:
+        raise InvalidArgument(
+            f"expected {name} of {dtype} as in the job, found {found}; convert "
+            "them, or make the job with that dtype"
+        )
+    if array.ndim == columns == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise InvalidArgument(
+            f"expected {name} as a matrix [n, {columns}], found the shape "
+            f"{array.shape}; reshape them"
+        )
+    return np.ascontiguousarray(array).view(np.uint8)

@@ -1,0 +1,291 @@
+//! The jobs of `headwater.reduce`: any statistic behind one face.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::Whole;
+use super::arguments::{Arguments, one_of};
+use crate::bytes::{filled, reserve};
+use crate::error::{Error, Result};
+use crate::fold::statistic::TryClone;
+use crate::fold::{
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, TopRows,
+};
+use crate::matrix::{Element, Matrix, Numbers};
+use crate::process::pool;
+use crate::reducer::{
+    Arrays, Begun, Form, Job, OfArrays, OfRows, Reduction, Settings, Stream, fold_portion,
+};
+
+/// The types of numbers, by their names in NumPy.
+pub(super) const ELEMENTS: [(&str, Element); 4] = [
+    ("float64", Element::F64),
+    ("float32", Element::F32),
+    ("float16", Element::F16),
+    ("bfloat16", Element::Bf16),
+];
+
+/// The name in plans of what [`Cross`] folds.
+const CROSS: &str = "cross";
+
+/// Tells whether to stop.
+pub(super) type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// A job of any statistic.
+pub(super) trait AnyJob: Send + Sync {
+    fn job(&self) -> &Job;
+    fn stream(&self, first_row: u64, threads: Option<usize>) -> Result<Box<dyn AnyStream>>;
+    fn reduction(&self) -> Box<dyn AnyReduction>;
+}
+
+/// A [`Stream`] of any statistic.
+pub(super) trait AnyStream: Send {
+    fn next_row(&self) -> u64;
+    fn operations(&self, count: u64) -> u64;
+    fn skip_to(&mut self, row: u64) -> Result<()>;
+    /// Appends the rows of each array: their bytes, their number, and the bytes of each.
+    fn push(&mut self, arrays: &[(&[u8], (usize, usize))], stop: Stop<'_>) -> Result<()>;
+    fn portion(&mut self) -> Result<Vec<u8>>;
+    fn begun(&self) -> Result<Begun>;
+    fn go_on(&mut self, begun: Begun) -> Result<()>;
+}
+
+/// A [`Reduction`] of any statistic.
+pub(super) trait AnyReduction: Send {
+    fn receive(&mut self, portion: &[u8]) -> Result<usize>;
+    fn portion(&self) -> Result<Vec<u8>>;
+    /// The rows that are missing: for each range the first row, and the end.
+    fn missing(&self) -> Vec<(u64, u64)>;
+    fn is_complete(&self) -> bool;
+    /// Returns the partial of all rows as bytes.
+    fn whole(&self) -> Result<Vec<u8>>;
+    /// Returns the numbers of the result that are not in the bytes of the partial.
+    fn figures(&self) -> Result<Vec<f64>>;
+    /// Folds all rows of files: X, then Y.
+    fn fold_files(
+        &mut self,
+        files: Vec<Arc<Matrix>>,
+        threads: Option<usize>,
+        stop: Stop<'_>,
+    ) -> Result<()>;
+}
+
+/// A statistic whose results Python shows.
+trait Shown: OfArrays<Partial: TryClone> {
+    /// Returns the numbers that a result has besides those of the partial.
+    fn figures(&self, _: &Self::Partial) -> Result<Vec<f64>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Shown for Gram {
+    /// The whole matrix, both halves.
+    fn figures(&self, gram: &Self::Partial) -> Result<Vec<f64>> {
+        let mut whole = filled(0.0, self.columns() * self.columns())?;
+        gram.unfold(0, &mut whole);
+        Ok(whole)
+    }
+}
+
+impl Shown for ColumnMoments {
+    /// Six numbers of each column.
+    fn figures(&self, sums: &Self::Partial) -> Result<Vec<f64>> {
+        let columns = self.summaries(sums).into_iter().zip(self.shifts());
+        Ok(columns
+            .flat_map(|(of, shift)| {
+                [*shift, of.mean, of.variance, of.std, of.skewness, of.kurtosis]
+            })
+            .collect())
+    }
+}
+
+impl Shown for Distinct {
+    /// The estimate of each column.
+    fn figures(&self, registers: &Self::Partial) -> Result<Vec<f64>> {
+        Ok(self.estimates(registers))
+    }
+}
+
+impl Shown for Cross {}
+impl Shown for Histogram {}
+impl Shown for ExponentHistogram {}
+impl Shown for TopRows {}
+
+/// A job and its statistic.
+struct Of<S> {
+    job: Job,
+    form: Arrays,
+    statistic: Arc<S>,
+}
+
+impl<S: Shown> AnyJob for Of<S> {
+    fn job(&self) -> &Job {
+        &self.job
+    }
+
+    fn stream(&self, first_row: u64, threads: Option<usize>) -> Result<Box<dyn AnyStream>> {
+        let statistic = Arc::clone(&self.statistic);
+        let stream = Stream::new(self.job.clone(), self.form, statistic, first_row, threads)?;
+        Ok(Box::new(stream))
+    }
+
+    fn reduction(&self) -> Box<dyn AnyReduction> {
+        Box::new(Reduction::new(self.job.clone(), Arc::clone(&self.statistic)))
+    }
+}
+
+impl<S: Shown> AnyStream for Stream<S> {
+    fn next_row(&self) -> u64 {
+        self.next_row()
+    }
+
+    fn operations(&self, count: u64) -> u64 {
+        self.operations(count)
+    }
+
+    fn skip_to(&mut self, row: u64) -> Result<()> {
+        self.skip_to(row)
+    }
+
+    fn push(&mut self, arrays: &[(&[u8], (usize, usize))], stop: Stop<'_>) -> Result<()> {
+        let form = self.form().pushed();
+        let read = arrays.iter().zip(&form).map(|((bytes, (count, row_bytes)), (_, form))| {
+            let columns = row_bytes / form.1.bytes();
+            Ok((Numbers::of_bytes([*bytes], form.1, (*count, columns))?, columns))
+        });
+        let read: Vec<_> = read.collect::<Result<_>>()?;
+        let rows: Vec<_> = read.iter().map(|(of, columns)| (of.values(), *columns)).collect();
+        self.push(&rows, stop)
+    }
+
+    fn portion(&mut self) -> Result<Vec<u8>> {
+        self.portion()
+    }
+
+    fn begun(&self) -> Result<Begun> {
+        self.begun()
+    }
+
+    fn go_on(&mut self, begun: Begun) -> Result<()> {
+        self.go_on(begun)
+    }
+}
+
+impl<S: Shown> AnyReduction for Reduction<S> {
+    fn receive(&mut self, portion: &[u8]) -> Result<usize> {
+        self.receive(portion)
+    }
+
+    fn portion(&self) -> Result<Vec<u8>> {
+        self.checkpoint()
+    }
+
+    fn missing(&self) -> Vec<(u64, u64)> {
+        let rows = |chunk| self.job().rows_of(chunk).start;
+        self.missing().into_iter().map(|chunks| (rows(chunks.start), rows(chunks.end))).collect()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_complete()
+    }
+
+    fn whole(&self) -> Result<Vec<u8>> {
+        let whole = self.whole()?;
+        let mut bytes = reserve(self.statistic().partial_bytes())?;
+        self.statistic().write(&whole, &mut bytes);
+        Ok(bytes)
+    }
+
+    fn figures(&self) -> Result<Vec<f64>> {
+        self.statistic().figures(&self.whole()?)
+    }
+
+    fn fold_files(
+        &mut self,
+        files: Vec<Arc<Matrix>>,
+        threads: Option<usize>,
+        stop: Stop<'_>,
+    ) -> Result<()> {
+        let statistic = Arc::clone(self.statistic());
+        let source = statistic.of_files(files, self.job(), pool(threads)?)?;
+        let chunks = 0..self.job().chunk_count();
+        let portion = fold_portion(self.job(), &*source, chunks, stop)?;
+        self.receive(&portion).map(drop)
+    }
+}
+
+/// A job from the fields of a Python job.
+struct Fields<'a, 'py>(Arguments<'a, 'py>);
+
+impl Fields<'_, '_> {
+    /// Returns the columns of an array and the type of its numbers.
+    fn form(&self, columns: &str, dtype: &str) -> PyResult<Form> {
+        let element = one_of(dtype, &self.0.get::<String>(dtype)?, &ELEMENTS)?;
+        let columns: usize = self.0.number(columns)?;
+        match columns {
+            0 => Err(Error::invalid("expected at least 1 column, found 0").into()),
+            _ => Ok((columns, element)),
+        }
+    }
+
+    /// Returns the job of folding `statistic`, which has this name and these settings of its own.
+    fn job<S: Shown>(
+        &self,
+        form: Arrays,
+        (name, mut settings): (&str, Settings),
+        statistic: S,
+    ) -> PyResult<Box<dyn AnyJob>> {
+        let data = self.0.get::<String>("data")?;
+        let rows = (self.0.number("rows")?, self.0.number("chunk_rows")?);
+        settings.extend(form.settings());
+        let job = Job::of_matrix(name, form.x, data.as_str(), rows, &settings)?;
+        Ok(Box::new(Of { job, form, statistic: Arc::new(statistic) }))
+    }
+
+    /// Returns the job of a statistic of X.
+    fn of_x<S: Shown + OfRows>(&self, x: Form, statistic: S) -> PyResult<Box<dyn AnyJob>> {
+        self.job(Arrays::of_x(x.0, x.1), (S::NAME, statistic.settings()), statistic)
+    }
+
+    fn gram(&self, x: Form) -> PyResult<Box<dyn AnyJob>> {
+        let has_y = self.0.get::<Option<Whole>>("y_columns")?.is_some();
+        let y = has_y.then(|| self.form("y_columns", "y_dtype")).transpose()?;
+        let (ones, weighted) = (self.0.get("ones")?, self.0.get("weighted")?);
+        let form = Arrays { x, y, ones, weighted };
+        let gram = Gram::new(form.columns())?;
+        let gram = if weighted { gram.weighted() } else { gram };
+        self.job(form, (Gram::NAME, gram.settings()), gram)
+    }
+
+    fn cross(&self, x: Form) -> PyResult<Box<dyn AnyJob>> {
+        let y = self.form("y_columns", "y_dtype")?;
+        let form = Arrays { y: Some(y), ..Arrays::of_x(x.0, x.1) };
+        self.job(form, (CROSS, Settings::new()), Cross::new(x.0, y.0)?)
+    }
+}
+
+/// Opens a job of `headwater.reduce` from its fields.
+pub(super) fn open(fields: &Bound<'_, PyDict>) -> PyResult<Box<dyn AnyJob>> {
+    let fields = Fields(Arguments(fields));
+    let x = fields.form("columns", "dtype")?;
+    match fields.0.get::<String>("statistic")?.as_str() {
+        Gram::NAME => fields.gram(x),
+        CROSS => fields.cross(x),
+        ColumnMoments::NAME => fields.of_x(x, ColumnMoments::new(fields.0.get("shifts")?)?),
+        Histogram::NAME => {
+            let edges: Vec<f64> = fields.0.get("edges")?;
+            fields.of_x(x, Histogram::new(vec![edges; x.0])?)
+        }
+        ExponentHistogram::NAME => fields.of_x(x, ExponentHistogram::new(x.0)?),
+        Distinct::NAME => fields.of_x(x, Distinct::new(x.0, fields.0.number("precision")?)?),
+        TopRows::NAME => {
+            let smallest: bool = fields.0.get("smallest")?;
+            let end = if smallest { End::Smallest } else { End::Largest };
+            let (column, kept) = (fields.0.number("column")?, fields.0.number("count")?);
+            fields.of_x(x, TopRows::new(x.0, column, kept, end)?)
+        }
+        other => Err(Error::invalid(format!("expected a statistic, found {other:?}")).into()),
+    }
+}
