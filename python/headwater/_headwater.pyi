@@ -238,7 +238,6 @@ class ReductionCore:
     @property
     def digest(self) -> str: ...
     def receive(self, portion: bytes) -> int: ...
-    def fold_files(self, files: Sequence[Matrix], threads: int | None) -> None: ...
     def portion(self) -> bytes: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
     def missing(self) -> list[tuple[int, int]]: ...
@@ -564,6 +563,12 @@ def key_text(key: object) -> str:
     Raises:
         InvalidArgument: The key, or a part of it, has a type that keys cannot have.
     """
+
+def fold_files(fields: dict[str, Any], files: Sequence[Matrix], threads: int | None) -> bytes:
+    """Returns the portion of all rows of files: X, and Y where the job has it."""
+
+def sum_leaf(fields: dict[str, Any], leaf: int, arrays: Sequence[npt.NDArray[np.uint8]]) -> bytes:
+    """Returns the portion of one leaf of a job of sums, from the bytes of each array."""
 
 def first_shifts(dtype: str, rows: npt.NDArray[np.uint8]) -> list[float]:
     """Returns the shifts that moments have by default, from rows as bytes."""

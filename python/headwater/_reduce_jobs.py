@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -33,6 +34,8 @@ OF_SIGN = np.dtype(
 EXPONENTS = np.dtype(
     [("nulls", COUNT), ("nans", COUNT), ("positive", OF_SIGN), ("negative", OF_SIGN)]
 )
+# The bits of the number of a row within its part; the number of the part is above them.
+PART_ROWS_BITS = 38
 RANKED_ROW = np.dtype([("value", NUMBER), ("row", COUNT)])
 
 
@@ -41,7 +44,7 @@ class Job:
     """The plan of a statistic: all settings that determine its bits.
 
     Args:
-        rows: The number of rows.
+        rows: The number of rows; None for the job of a `PartitionedJob`.
         columns: k, the number of columns.
         data: A name for these rows. Portions of rows with another name are refused; the caller
             makes sure that a name always means the same rows.
@@ -54,7 +57,7 @@ class Job:
         LimitExceeded: There are too many rows or columns, or the name is too long.
     """
 
-    rows: int
+    rows: int | None
     columns: int
     data: str
     chunk_rows: int = 4096
@@ -65,10 +68,11 @@ class Job:
     def __post_init__(self) -> None:
         if type(self) is Job:
             raise InvalidArgument("expected the job of a statistic, such as GramJob, found Job")
-        ReductionCore(self._fields())
+        # A PartitionedJob has the number of parts; to check the rest, any will do.
+        ReductionCore(self._fields() | ({"parts": 1} if self.rows is None else {}))
 
     def _fields(self) -> dict[str, Any]:
-        return {"statistic": self.statistic, **vars(self)}
+        return {"statistic": self.statistic, "parts": None, **vars(self)}
 
     def _others(self) -> dict[str, tuple[str, int]]:
         """Returns the types and columns of the arrays beside the rows, by name."""
@@ -111,7 +115,7 @@ class GramJob(Job):
     """The plan of a Gram matrix: all settings that determine its bits.
 
     Args:
-        rows: The number of rows.
+        rows: The number of rows; None for the job of a `PartitionedJob`.
         columns: k, the number of columns.
         data: A name for these rows. Portions of rows with another name are refused; the caller
             makes sure that a name always means the same rows.
@@ -220,7 +224,8 @@ class MomentsJob(Job):
         for name, figures in zip(MOMENT_FIGURES, core.figures().reshape(-1, 6).T, strict=True):
             moments[name] = figures
         counts = ("nulls", "nans", "negative_infinities", "positive_infinities")
-        moments["finite"] = self.rows - sum(sums[name] for name in counts)
+        rows = np.frombuffer(whole, COUNT, 1)
+        moments["finite"] = rows - sum(sums[name] for name in counts)
         for name in ("min", "max"):
             moments[name][sums["min"] > sums["max"]] = np.nan
         return moments
@@ -323,14 +328,147 @@ class TopJob(Job):
         return np.frombuffer(whole, RANKED_ROW, kept, 8).copy()
 
 
+@dataclasses.dataclass(frozen=True)
+class PartitionedJob:
+    """The plan of a statistic of rows in parts, such as files, row groups or partitions.
+
+    Each part is a fold of its own, and a fixed tree over the numbers of the parts merges them. So
+    nobody needs to know how many rows a part has, or which rows come before it. The bits depend on
+    the parts, their order and `chunk_rows`; not on the workers, and not on the order of arrival. A
+    part may have no row. Another division of the same rows into parts is another job, which gives
+    other bits to sums.
+
+    The result is that of `job`; of a `TopJob` each row has the fields `value`, `part` and `row`,
+    counted within the part.
+
+    Args:
+        job: The statistic: a job with `rows=None`.
+        parts: The number of parts, at most 2^24. A part has at most 2^38 rows.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+        LimitExceeded: There are too many parts.
+
+    Example:
+        >>> from headwater.reduce import PartitionedJob, Reduction, fold
+        >>> of = MomentsJob(None, 1, "three files", dtype="float64")
+        >>> job = PartitionedJob(of, parts=3)
+        >>> reduction = Reduction(job)
+        >>> for part, rows in enumerate([[[1.0], [2.0]], [], [[6.0]]]):
+        ...     _ = reduction.receive(fold(job, part, np.reshape(rows, (-1, 1))))
+        >>> reduction.result()["mean"]
+        array([3.])
+    """
+
+    job: Job
+    parts: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.job, Job) or self.job.rows is not None:
+            raise InvalidArgument(
+                f"expected the job of a statistic with rows=None, found {self.job!r}; a part has "
+                "any number of rows"
+            )
+        ReductionCore(self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        return self.job._fields() | {"parts": self.parts}
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        result = self.job._result(core)
+        if not isinstance(self.job, TopJob):
+            return result
+        ranked = np.empty(len(result), [("value", NUMBER), ("part", COUNT), ("row", COUNT)])
+        ranked["value"] = result["value"]
+        ranked["part"] = result["row"] >> np.uint64(PART_ROWS_BITS)
+        ranked["row"] = result["row"] & np.uint64((1 << PART_ROWS_BITS) - 1)
+        return ranked
+
+
+@dataclasses.dataclass(frozen=True)
+class SumJob:
+    """The plan of a sum of arrays: of losses, of gradients, of Gram matrices that a GPU made.
+
+    A leaf is some arrays, always of the same names, types and shapes, that the caller has computed.
+    A fixed tree over the numbers of the leaves adds them, element by element, each in its own type.
+    The bits depend on the leaves and their order, not on who adds them or when they arrive.
+
+    `Reduction.sums` returns them by name.
+
+    Args:
+        leaves: The number of leaves.
+        arrays: For each name the dtype, float64 or float32, and the shape; or arrays like those of
+            a leaf.
+        data: A name for these leaves. Portions of leaves with another name are refused.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+        LimitExceeded: The arrays are too large.
+
+    Example:
+        >>> from headwater.reduce import Reduction, SumJob, fold
+        >>> job = SumJob(2, {"loss": np.zeros(()), "grad": np.zeros(3, np.float32)}, "step 1")
+        >>> reduction = Reduction(job)
+        >>> for leaf in (1, 0):
+        ...     arrays = {"loss": np.float64(leaf), "grad": np.ones(3, np.float32)}
+        ...     _ = reduction.receive(fold(job, leaf, arrays))
+        >>> reduction.sums()
+        {'loss': array(1.), 'grad': array([2., 2., 2.], dtype=float32)}
+    """
+
+    leaves: int
+    arrays: Mapping[str, npt.NDArray[Any] | tuple[str, tuple[int, ...]]]
+    data: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.arrays, Mapping):
+            raise InvalidArgument(
+                f"expected arrays by their names, found {type(self.arrays).__name__}; name them, "
+                'such as {"loss": loss}'
+            )
+        forms = {name: _form_of(name, given) for name, given in self.arrays.items()}
+        object.__setattr__(self, "arrays", forms)
+        ReductionCore(self._fields())
+
+    def _forms(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Returns the dtype and the shape of each array."""
+        return self.arrays  # type: ignore[return-value]
+
+    def _fields(self) -> dict[str, Any]:
+        arrays = [(name, *form) for name, form in self._forms().items()]
+        return {"statistic": "sums", "leaves": self.leaves, "data": self.data, "arrays": arrays}
+
+    def _leaf(self, arrays: Mapping[str, npt.ArrayLike]) -> list[npt.NDArray[np.uint8]]:
+        """Returns the arrays of a leaf as bytes."""
+        found = list(arrays) if isinstance(arrays, Mapping) else type(arrays).__name__
+        if not isinstance(arrays, Mapping) or sorted(arrays) != sorted(self.arrays):
+            raise InvalidArgument(
+                f"expected the arrays {list(self.arrays)} by name, as in the job, found {found}"
+            )
+        leaf = []
+        for name, (dtype, shape) in self._forms().items():
+            array = _unmasked(arrays[name])
+            if array.dtype != dtype or array.shape != shape:
+                raise InvalidArgument(
+                    f"expected {name} of {dtype} {list(shape)} as in the job, found "
+                    f"{array.dtype.name if array.dtype.isnative else array.dtype.str} "
+                    f"{list(array.shape)}; convert it, or make the job with that form"
+                )
+            leaf.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return leaf
+
+    def _sums(self, core: ReductionCore) -> dict[str, npt.NDArray[Any]]:
+        whole, place, result = core.whole(), 0, {}
+        for name, (dtype, shape) in self._forms().items():
+            count = math.prod(shape)
+            result[name] = np.frombuffer(whole, dtype, count, place).reshape(shape).copy()
+            place += result[name].nbytes
+        return result
+
+
 def _as_bytes(name: str, given: npt.ArrayLike, dtype: str, columns: int) -> npt.NDArray[np.uint8]:
     """Returns rows as their bytes, after a check of their type; `name` is for messages."""
-    if isinstance(given, np.ma.MaskedArray):
-        raise InvalidArgument(
-            "expected an array without a mask, found a masked array; fill it in with `filled`, "
-            "or leave out its masked rows"
-        )
-    array: npt.NDArray[Any] = np.asarray(given)
+    array = _unmasked(given)
     found = array.dtype.name if array.dtype.isnative else array.dtype.str
     if found != dtype:
         raise InvalidArgument(
@@ -345,3 +483,28 @@ def _as_bytes(name: str, given: npt.ArrayLike, dtype: str, columns: int) -> npt.
             f"{array.shape}; reshape them"
         )
     return np.ascontiguousarray(array).view(np.uint8)
+
+
+def _form_of(name: str, given: Any) -> tuple[str, tuple[int, ...]]:
+    """Returns the dtype and the shape of an array of a leaf."""
+    if not isinstance(given, tuple):
+        array = _unmasked(given)
+        return array.dtype.name, array.shape
+    try:
+        dtype, shape = given
+        # An array without numbers of this form, if there is one.
+        form = np.broadcast_to(np.zeros((), dtype), shape)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f'expected {name} as an array, or as ("float64", shape), found {given!r}: {error}'
+        ) from error
+    return form.dtype.name, form.shape
+
+
+def _unmasked(given: npt.ArrayLike) -> npt.NDArray[Any]:
+    if isinstance(given, np.ma.MaskedArray):
+        raise InvalidArgument(
+            "expected an array without a mask, found a masked array; fill it in with `filled`, "
+            "or leave out its masked rows"
+        )
+    return np.asarray(given)

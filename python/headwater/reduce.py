@@ -4,7 +4,10 @@ One call folds an array or files: `gram`, `cross`, `moments`, `histogram`, `expo
 and `top`. To share the rows among processes, make a job, such as `GramJob`: it describes rows that
 are folded in chunks of one size. Workers each fold consecutive rows and return portions, which are
 bytes. A reduction receives the portions, in any order and also more than once, until no row is
-missing. `fold` and `merge` do this as pure functions, for engines: Dask, Ray, Spark, Beam.
+missing. A `PartitionedJob` has parts of any length in place of rows, and a `SumJob` arrays that
+the caller has computed.
+
+`fold` and `merge` do this as pure functions, for engines such as Dask, Ray, Spark and Beam.
 """
 
 from __future__ import annotations
@@ -16,7 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headwater._headwater import InvalidArgument, Matrix, ReductionCore, WorkerCore, first_shifts
+from headwater._headwater import (
+    InvalidArgument,
+    Matrix,
+    ReductionCore,
+    WorkerCore,
+    first_shifts,
+    fold_files,
+    sum_leaf,
+)
 from headwater._reduce_jobs import (
     CrossJob,
     DistinctJob,
@@ -25,6 +36,8 @@ from headwater._reduce_jobs import (
     HistogramJob,
     Job,
     MomentsJob,
+    PartitionedJob,
+    SumJob,
     TopJob,
 )
 
@@ -37,8 +50,11 @@ __all__ = [
     "Job",
     "Matrix",
     "MomentsJob",
+    "PartWorker",
+    "PartitionedJob",
     "Reduction",
     "Result",
+    "SumJob",
     "TopJob",
     "Worker",
     "cross",
@@ -54,7 +70,52 @@ __all__ = [
 ]
 
 
-class Worker:
+class _Pushing:
+    """What workers of rows and of parts have in common."""
+
+    _job: Job | PartitionedJob
+    _options: dict[str, Any]
+    _core: WorkerCore
+
+    def _start(self, job: Job | PartitionedJob, options: dict[str, Any]) -> None:
+        self._job, self._options = job, {"part": None} | options
+        self._core = WorkerCore(job._fields(), self._options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"job": self._job, "options": self._options, "begun": self._core.begun()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._start(state["job"], state["options"])
+        self._core.go_on(state["begun"])
+
+    def push(
+        self,
+        rows: npt.ArrayLike,
+        *,
+        y: npt.ArrayLike | None = None,
+        weights: npt.ArrayLike | None = None,
+    ) -> None:
+        """Accepts the next rows, and folds the chunks that they complete.
+
+        Other Python threads run meanwhile. If one of them writes to the array, it is undefined
+        which version of a number is folded; but the Gram of one array without weights reads each
+        number once, so that all sums are of the same rows. Ctrl-C interrupts the call; then the
+        rows before `next_row` are accepted.
+
+        Args:
+            rows: Rows [n, k] of the job's dtype, with any n.
+            y: The same rows of Y, if the job has it.
+            weights: The weights of the rows, float64 [n], if the job has them.
+
+        Raises:
+            InvalidArgument: The rows have another dtype or shape than the job, or fewer rows are
+                left. No row is accepted.
+        """
+        of = self._job.job if isinstance(self._job, PartitionedJob) else self._job
+        self._core.push(of._arrays(rows, {"y": y, "weights": weights}))
+
+
+class Worker(_Pushing):
     """Folds rows of a job, which are pushed in order: consecutive ones, or those of one rank.
 
     With `world` ranks, the blocks of `block_chunks` chunks go to the ranks in turn: rank r owns the
@@ -99,53 +160,24 @@ class Worker:
         world: int = 1,
         block_chunks: int = 1,
     ) -> None:
-        self._job = job
-        self._options = {
+        options = {
             "first_row": first_row,
             "threads": threads,
             "rank": rank,
             "world": world,
             "block_chunks": block_chunks,
         }
-        self._core = WorkerCore(job._fields(), self._options)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"job": self._job, "options": self._options, "begun": self._core.begun()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._job, self._options = state["job"], state["options"]
-        self._core = WorkerCore(self._job._fields(), self._options)
-        self._core.go_on(state["begun"])
+        if not isinstance(job, Job):
+            raise InvalidArgument(
+                f"expected a job of rows, such as a GramJob, found {type(job).__name__}; make a "
+                "PartWorker for a part, and call `fold` for arrays"
+            )
+        self._start(job, options)
 
     @property
     def job(self) -> Job:
         """The job whose rows are folded."""
-        return self._job
-
-    def push(
-        self,
-        rows: npt.ArrayLike,
-        *,
-        y: npt.ArrayLike | None = None,
-        weights: npt.ArrayLike | None = None,
-    ) -> None:
-        """Accepts the next own rows, and folds the chunks that they complete.
-
-        Other Python threads run meanwhile. If one of them writes to the array, it is undefined
-        which version of a number is folded; but the Gram of one array without weights reads each
-        number once, so that all sums are of the same rows. Ctrl-C interrupts the call; then the
-        rows before `next_row` are accepted.
-
-        Args:
-            rows: Rows [n, k] of the job's dtype, with any n.
-            y: The same rows of Y, if the job has it.
-            weights: The weights of the rows, float64 [n], if the job has them.
-
-        Raises:
-            InvalidArgument: The rows have another dtype or shape than the job, or fewer rows are
-                left. No row is accepted.
-        """
-        self._core.push(self._job._arrays(rows, {"y": y, "weights": weights}))
+        return self._job  # type: ignore[return-value]
 
     def portion(self) -> bytes:
         """Returns the sums of the chunks completed since the last call, for `Reduction.receive`.
@@ -182,6 +214,39 @@ class Worker:
         return self._core.next_row
 
 
+class PartWorker(_Pushing):
+    """Folds the rows of one part of a `PartitionedJob`, which are pushed in order.
+
+    It keeps the rows of one unfinished chunk, and a few partial results. It can be pickled, with
+    both.
+
+    Args:
+        job: The job.
+        part: The number of the part.
+        threads: The number of threads; default: all cores. It changes no bit.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+    """
+
+    def __init__(self, job: PartitionedJob, part: int, threads: int | None = None) -> None:
+        if not isinstance(job, PartitionedJob):
+            raise InvalidArgument(f"expected a PartitionedJob, found {type(job).__name__}")
+        self._start(job, {"part": part, "threads": threads})
+
+    def portion(self) -> bytes:
+        """Returns the portion of the part, for `Reduction.receive`, when all its rows are pushed.
+
+        Of a part that goes on, this is another part: a reduction that has both refuses the second.
+        """
+        return self._core.portion()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that were pushed."""
+        return self._core.next_row
+
+
 class Reduction:
     """The sums, or other partial results, of a job that have been received so far.
 
@@ -193,7 +258,7 @@ class Reduction:
         job: The job whose portions are received.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job | PartitionedJob | SumJob) -> None:
         self._job = job
         self._core = ReductionCore(job._fields())
 
@@ -205,7 +270,7 @@ class Reduction:
         self.receive(state["portion"])
 
     @property
-    def job(self) -> Job:
+    def job(self) -> Job | PartitionedJob | SumJob:
         """The job whose portions are received."""
         return self._job
 
@@ -244,7 +309,8 @@ class Reduction:
     def missing(self) -> list[tuple[int, int]]:
         """Returns the rows that are not folded yet, as ranges: the first row, and the end.
 
-        Each range begins with a chunk, so its first row is a valid `first_row` of a worker.
+        Each range begins with a chunk, so its first row is a valid `first_row` of a worker. Of a
+        `PartitionedJob` they are ranges of parts, of a `SumJob` ranges of leaves.
         """
         return self._core.missing()
 
@@ -259,9 +325,26 @@ class Reduction:
         For a `GramJob` this is the Gram matrix, float64 [k, k], with both triangles.
 
         Raises:
-            InvalidArgument: Rows are missing, or the job has none.
+            InvalidArgument: Rows are missing, or the job has none; or it is a `SumJob`, whose
+                result `sums` returns.
         """
+        if isinstance(self._job, SumJob):
+            raise InvalidArgument(
+                "expected a job whose result is an array, found a SumJob; call `sums`"
+            )
         return self._job._result(self._core)
+
+    def sums(self) -> dict[str, npt.NDArray[Any]]:
+        """Returns the sums of a `SumJob`, by the names of its arrays.
+
+        Raises:
+            InvalidArgument: Leaves are missing; or the job is another.
+        """
+        if not isinstance(self._job, SumJob):
+            raise InvalidArgument(
+                f"expected a SumJob, found a {type(self._job).__name__}; call `result`"
+            )
+        return self._job._sums(self._core)
 
     @property
     def digest(self) -> str:
@@ -273,21 +356,23 @@ class Reduction:
 
 
 def fold(
-    job: Job,
-    first_row: int,
-    rows: npt.ArrayLike,
+    job: Job | PartitionedJob | SumJob,
+    number: int,
+    rows: Any,
     /,
     *,
     y: npt.ArrayLike | None = None,
     weights: npt.ArrayLike | None = None,
     threads: int = 1,
 ) -> bytes:
-    """Returns the portion of whole chunks of a job: a pure function, for a task of any engine.
+    """Returns the portion of some rows of a job: a pure function, for a task of any engine.
 
     Args:
         job: The job.
-        first_row: The number of the first of the rows: the first of a chunk.
-        rows: The rows, to the end of a chunk or of the job.
+        number: The number of the first of the rows: the first of a chunk. Of a `PartitionedJob` it
+            is the number of the part, of a `SumJob` that of the leaf.
+        rows: The rows, to the end of a chunk or of the job; or all rows of the part; or the arrays
+            of the leaf, by name.
         y: The same rows of Y, if the job has it.
         weights: The weights of the rows, float64 [n], if the job has them.
         threads: The number of threads; an engine runs a task on each core. It changes no bit.
@@ -305,10 +390,16 @@ def fold(
         >>> bool((reduction.result() == rows.T @ rows).all())
         True
     """
-    worker = Worker(job, first_row, threads)
+    if isinstance(job, SumJob):
+        return sum_leaf(job._fields(), number, job._leaf(rows))
+    if isinstance(job, PartitionedJob):
+        part = PartWorker(job, number, threads)
+        part.push(rows, y=y, weights=weights)
+        return part.portion()
+    worker = Worker(job, number, threads)
     worker.push(rows, y=y, weights=weights)
     over = worker.next_row % job.chunk_rows
-    if over and worker.next_row < job.rows:
+    if over and worker.next_row != job.rows:
         raise InvalidArgument(
             f"expected rows that fill whole chunks of {job.chunk_rows} rows, found {over} rows "
             f"after the last one; end at row {worker.next_row - over}, or push them to a Worker"
@@ -316,7 +407,7 @@ def fold(
     return worker.portion()
 
 
-def merge(job: Job, /, *portions: bytes) -> bytes:
+def merge(job: Job | PartitionedJob | SumJob, /, *portions: bytes) -> bytes:
     """Returns one portion of all that some portions have: a pure function.
 
     The order of the portions, and how they are grouped, changes no bit; one may come twice.
@@ -584,7 +675,7 @@ def _folded(job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **other
     given = [x, *(other for other in others.values() if other is not None)]
     files = [matrix for matrix in given if isinstance(matrix, Matrix)]
     if isinstance(x, Matrix) and len(files) == len(given):
-        reduction._core.fold_files(files, threads)
+        reduction.receive(fold_files(job._fields(), files, threads))
     elif isinstance(x, Matrix) or files:
         raise InvalidArgument(
             "expected arrays only or files only, found both; read the files with NumPy, or save "

@@ -10,10 +10,13 @@ use super::arguments::{Arguments, one_of};
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 use crate::fold::statistic::TryClone;
+use crate::fold::sums::Width;
 use crate::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, TopRows,
+    ArraySums, ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Statistic,
+    TopRows,
 };
 use crate::matrix::{Element, Matrix, Numbers};
+use crate::plan::Plan;
 use crate::process::pool;
 use crate::reducer::{
     Arrays, Begun, Form, Job, OfArrays, OfRows, Reduction, Settings, Stream, fold_portion,
@@ -27,8 +30,9 @@ pub(super) const ELEMENTS: [(&str, Element); 4] = [
     ("bfloat16", Element::Bf16),
 ];
 
-/// The name in plans of what [`Cross`] folds.
+/// The names in plans of what [`Cross`] and [`ArraySums`] fold.
 const CROSS: &str = "cross";
+const SUMS: &str = "sums";
 
 /// Tells whether to stop.
 pub(super) type Stop<'a> = &'a dyn Fn() -> bool;
@@ -37,7 +41,16 @@ pub(super) type Stop<'a> = &'a dyn Fn() -> bool;
 pub(super) trait AnyJob: Send + Sync {
     fn job(&self) -> &Job;
     fn stream(&self, first_row: u64, threads: Option<usize>) -> Result<Box<dyn AnyStream>>;
+    /// Returns the stream of the rows of a part.
+    fn part(&self, part: u64, threads: Option<usize>) -> Result<Box<dyn AnyStream>>;
     fn reduction(&self) -> Box<dyn AnyReduction>;
+    /// Returns the portion of all rows of files: X, then Y.
+    fn fold_files(
+        &self,
+        files: Vec<Arc<Matrix>>,
+        threads: Option<usize>,
+        stop: Stop<'_>,
+    ) -> Result<Vec<u8>>;
 }
 
 /// A [`Stream`] of any statistic.
@@ -63,17 +76,10 @@ pub(super) trait AnyReduction: Send {
     fn whole(&self) -> Result<Vec<u8>>;
     /// Returns the numbers of the result that are not in the bytes of the partial.
     fn figures(&self) -> Result<Vec<f64>>;
-    /// Folds all rows of files: X, then Y.
-    fn fold_files(
-        &mut self,
-        files: Vec<Arc<Matrix>>,
-        threads: Option<usize>,
-        stop: Stop<'_>,
-    ) -> Result<()>;
 }
 
 /// A statistic whose results Python shows.
-trait Shown: OfArrays<Partial: TryClone> {
+trait Shown: Statistic<Partial: Send + TryClone> + Send + Sync + 'static {
     /// Returns the numbers that a result has besides those of the partial.
     fn figures(&self, _: &Self::Partial) -> Result<Vec<f64>> {
         Ok(Vec::new())
@@ -108,6 +114,7 @@ impl Shown for Distinct {
     }
 }
 
+impl Shown for ArraySums {}
 impl Shown for Cross {}
 impl Shown for Histogram {}
 impl Shown for ExponentHistogram {}
@@ -120,7 +127,7 @@ struct Of<S> {
     statistic: Arc<S>,
 }
 
-impl<S: Shown> AnyJob for Of<S> {
+impl<S: Shown + OfArrays> AnyJob for Of<S> {
     fn job(&self) -> &Job {
         &self.job
     }
@@ -131,12 +138,27 @@ impl<S: Shown> AnyJob for Of<S> {
         Ok(Box::new(stream))
     }
 
+    fn part(&self, part: u64, threads: Option<usize>) -> Result<Box<dyn AnyStream>> {
+        let statistic = Arc::clone(&self.statistic);
+        Ok(Box::new(Stream::of_part(&self.job, self.form, statistic, part, threads)?))
+    }
+
     fn reduction(&self) -> Box<dyn AnyReduction> {
         Box::new(Reduction::new(self.job.clone(), Arc::clone(&self.statistic)))
     }
+
+    fn fold_files(
+        &self,
+        files: Vec<Arc<Matrix>>,
+        threads: Option<usize>,
+        stop: Stop<'_>,
+    ) -> Result<Vec<u8>> {
+        let source = Arc::clone(&self.statistic).of_files(files, &self.job, pool(threads)?)?;
+        fold_portion(&self.job, &*source, 0..self.job.chunk_count(), stop)
+    }
 }
 
-impl<S: Shown> AnyStream for Stream<S> {
+impl<S: OfArrays> AnyStream for Stream<S> {
     fn next_row(&self) -> u64 {
         self.next_row()
     }
@@ -201,19 +223,6 @@ impl<S: Shown> AnyReduction for Reduction<S> {
     fn figures(&self) -> Result<Vec<f64>> {
         self.statistic().figures(&self.whole()?)
     }
-
-    fn fold_files(
-        &mut self,
-        files: Vec<Arc<Matrix>>,
-        threads: Option<usize>,
-        stop: Stop<'_>,
-    ) -> Result<()> {
-        let statistic = Arc::clone(self.statistic());
-        let source = statistic.of_files(files, self.job(), pool(threads)?)?;
-        let chunks = 0..self.job().chunk_count();
-        let portion = fold_portion(self.job(), &*source, chunks, stop)?;
-        self.receive(&portion).map(drop)
-    }
 }
 
 /// A job from the fields of a Python job.
@@ -231,21 +240,37 @@ impl Fields<'_, '_> {
     }
 
     /// Returns the job of folding `statistic`, which has this name and these settings of its own.
-    fn job<S: Shown>(
+    fn job<S: Shown + OfArrays>(
         &self,
         form: Arrays,
         (name, mut settings): (&str, Settings),
         statistic: S,
     ) -> PyResult<Box<dyn AnyJob>> {
         let data = self.0.get::<String>("data")?;
-        let rows = (self.0.number("rows")?, self.0.number("chunk_rows")?);
         settings.extend(form.settings());
-        let job = Job::of_matrix(name, form.x, data.as_str(), rows, &settings)?;
+        let plan = Job::plan_of_matrix(name, form.x, data.as_str(), &settings)?;
+        let (rows, parts) = (self.0.optional_number("rows")?, self.0.optional_number("parts")?);
+        let chunk_rows = self.0.number("chunk_rows")?;
+        let job = match (rows, parts) {
+            (Some(rows), None) => Job::new(plan, rows, chunk_rows)?,
+            (None, Some(parts)) => Job::of_parts(plan, parts, chunk_rows)?,
+            _ => {
+                return Err(Error::invalid(
+                    "expected a job of rows or of parts, found none of them or both; give the number of \
+                     rows, or make a PartitionedJob of a job with rows=None",
+                )
+                .into());
+            }
+        };
         Ok(Box::new(Of { job, form, statistic: Arc::new(statistic) }))
     }
 
     /// Returns the job of a statistic of X.
-    fn of_x<S: Shown + OfRows>(&self, x: Form, statistic: S) -> PyResult<Box<dyn AnyJob>> {
+    fn of_x<S: Shown + OfArrays + OfRows>(
+        &self,
+        x: Form,
+        statistic: S,
+    ) -> PyResult<Box<dyn AnyJob>> {
         self.job(Arrays::of_x(x.0, x.1), (S::NAME, statistic.settings()), statistic)
     }
 
@@ -266,7 +291,41 @@ impl Fields<'_, '_> {
     }
 }
 
-/// Opens a job of `headwater.reduce` from its fields.
+/// A job of sums, from the fields of a `SumJob`.
+pub(super) struct SumJob {
+    pub(super) job: Job,
+    pub(super) sums: Arc<ArraySums>,
+}
+
+impl SumJob {
+    pub(super) fn open(fields: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let fields = Arguments(fields);
+        let arrays: Vec<(String, String, Vec<usize>)> = fields.get("arrays")?;
+        let widths = [("float64", Width::F64), ("float32", Width::F32)];
+        let form = arrays.iter().map(|(name, dtype, shape)| {
+            let count = shape.iter().copied().fold(1, usize::saturating_mul);
+            Ok((count, one_of(&format!("the dtype of {name}"), dtype, &widths)?))
+        });
+        let sums = ArraySums::new(form.collect::<Result<_>>()?)?;
+        let names = arrays.iter().map(|(name, dtype, shape)| format!("{name:?} {dtype} {shape:?}"));
+        let mut plan = Plan::new();
+        plan.add("statistic", SUMS)?;
+        plan.add("data", fields.get::<String>("data")?.as_str())?;
+        plan.add("arrays", names.collect::<Vec<_>>().join(", ").as_str())?;
+        Ok(Self { job: Job::of_arrays(plan, fields.number("leaves")?)?, sums: Arc::new(sums) })
+    }
+}
+
+/// Returns the reduction of any job of `headwater.reduce`, from its fields.
+pub(super) fn reduction(fields: &Bound<'_, PyDict>) -> PyResult<Box<dyn AnyReduction>> {
+    if Arguments(fields).get::<String>("statistic")? == SUMS {
+        let SumJob { job, sums } = SumJob::open(fields)?;
+        return Ok(Box::new(Reduction::new(job, sums)));
+    }
+    Ok(open(fields)?.reduction())
+}
+
+/// Opens a job of rows or of parts from its fields.
 pub(super) fn open(fields: &Bound<'_, PyDict>) -> PyResult<Box<dyn AnyJob>> {
     let fields = Fields(Arguments(fields));
     let x = fields.form("columns", "dtype")?;

@@ -65,7 +65,7 @@ mod _headwater {
     #[pymodule_export]
     use super::prepare::prepare;
     #[pymodule_export]
-    use super::reduce::{ReductionCore, WorkerCore};
+    use super::reduce::{ReductionCore, WorkerCore, fold_files, sum_leaf};
     #[pymodule_export]
     use super::sampler::{Evaluation, SamplerCore, sampler_defaults};
     #[pymodule_export]

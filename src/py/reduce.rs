@@ -3,21 +3,22 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use numpy::{PyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::Whole;
-use super::arguments::{Arguments, in_range, thread_count};
-use super::folds::{AnyReduction, AnyStream, Stop, open};
+use super::arguments::{Argument, Arguments, thread_count};
+use super::folds::{AnyReduction, AnyStream, Stop, SumJob, open, reduction};
 use super::matrix::Matrix;
 use super::work::{self, Calls};
-use crate::bytes::Digest;
+use crate::bytes::{Digest, copied};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
 use crate::plan::Assignment;
 use crate::process::check_process;
-use crate::reducer::{Begun, Blocks, OwnRows};
+use crate::reducer::{Begun, Blocks, Job, OwnRows, leaf_portion};
 
 /// The most operations of a push on the calling thread, which does not look for Ctrl-C meanwhile: some ten
 /// milliseconds. Another thread would cost more than a push of few rows.
@@ -28,7 +29,8 @@ const QUICK_OPERATIONS: u64 = 10_000_000;
 pub(super) struct WorkerCore {
     /// Outside the lock, because a forked child may find the lock held for ever.
     process: u32,
-    rows: OwnRows,
+    /// The rows of the job that the worker owns; none for a part, whose rows are all its own.
+    own: Option<OwnRows>,
     state: Mutex<WorkerState>,
 }
 
@@ -40,7 +42,7 @@ struct WorkerState {
 
 /// What a worker has folded, for a pickle: a portion, the next row, the one at the time of the last portion,
 /// and the rows of the unfinished chunk.
-type Pickled = (Vec<u8>, u64, u64, Vec<Vec<u8>>);
+type Pickled<B> = (B, u64, u64, Vec<B>);
 
 /// The rows of an array: their bytes, their number, and the bytes of each.
 type Bytes<'a> = (&'a [u8], (usize, usize));
@@ -50,6 +52,13 @@ impl WorkerCore {
     fn state(&self) -> Result<MutexGuard<'_, WorkerState>> {
         check_process(self.process, "worker", "make a worker in the child")?;
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The rows that the worker owns.
+    fn own(&self) -> Result<&OwnRows> {
+        self.own
+            .as_ref()
+            .ok_or_else(|| Error::invalid("expected a worker of rows, found one of a part"))
     }
 
     /// Folds the rows of arrays, which the caller holds, from block to block.
@@ -69,7 +78,8 @@ impl WorkerCore {
                 (&bytes[begin * row_bytes..end * row_bytes], (end - begin, *row_bytes))
             });
             stream.push(&slices.collect::<Vec<_>>(), stop)?;
-            let next_row = self.rows.next_own(stream.next_row());
+            let Some(own) = &self.own else { return Ok(stream.next_row()) };
+            let next_row = own.next_own(stream.next_row());
             if next_row != stream.next_row() {
                 stream.skip_to(next_row)?;
             }
@@ -77,10 +87,11 @@ impl WorkerCore {
         };
         // No row, so that the form is checked before any is taken.
         let mut next_row = push(0, 0)?;
-        self.rows.check_count(next_row, count as u64)?;
+        let Some(own) = &self.own else { return push(0, count).map(drop) };
+        own.check_count(next_row, count as u64)?;
         let mut begin = 0;
         while begin < count {
-            let of_run = self.rows.left_of_run(next_row);
+            let of_run = own.left_of_run(next_row);
             let end = begin + usize::try_from(of_run).unwrap_or(usize::MAX).min(count - begin);
             next_row = push(begin, end)?;
             begin = end;
@@ -89,38 +100,39 @@ impl WorkerCore {
     }
 }
 
+/// Returns the rows that the rank in `options` owns.
+fn own_rows(job: &Job, options: &Arguments<'_, '_>) -> PyResult<OwnRows> {
+    let assignment = Assignment::new(options.number("rank")?, options.number("world")?)?;
+    let block_chunks: u64 = options.number("block_chunks")?;
+    if !block_chunks.is_power_of_two() {
+        return Err(Error::invalid(format!(
+            "block_chunks: expected a power of two, such as 64, found {block_chunks}"
+        ))
+        .into());
+    }
+    let blocks = Blocks::new(job.chunk_count(), block_chunks.ilog2())?;
+    Ok(OwnRows::new(job, blocks, assignment))
+}
+
 #[pymethods]
 impl WorkerCore {
     #[new]
     fn new(fields: &Bound<'_, PyDict>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let open = open(fields)?;
-        let job = open.job();
         let options = Arguments(options);
-        let assignment = Assignment::new(options.number("rank")?, options.number("world")?)?;
-        let block_chunks: u64 = options.number("block_chunks")?;
-        if !block_chunks.is_power_of_two() {
-            return Err(Error::invalid(format!(
-                "block_chunks: expected a power of two, such as 64, found {block_chunks}"
-            ))
-            .into());
+        let threads = thread_count("threads", options.get("threads")?)?;
+        let process = std::process::id();
+        if let Some(part) = options.optional_number("part")? {
+            let stream = open.part(part, threads)?;
+            let state = Mutex::new(WorkerState { stream, shipped_row: 0 });
+            return Ok(Self { process, own: None, state });
         }
-        let blocks = Blocks::new(job.chunk_count(), block_chunks.ilog2())?;
-        let rows = OwnRows::new(job, blocks, assignment);
-        let first_row: Option<Whole> = options.get("first_row")?;
-        let first_row = first_row.map(|row| in_range("first_row", row.0)).transpose()?;
-        let first_row = first_row.unwrap_or_else(|| rows.first());
-        let stream = open.stream(first_row, thread_count("threads", options.get("threads")?)?)?;
-        if rows.next_own(first_row) != first_row {
-            return Err(Error::invalid(format!(
-                "expected a first row that rank {} of {} owns, such as {}, found {first_row}",
-                assignment.rank(),
-                assignment.world(),
-                rows.next_own(first_row)
-            ))
-            .into());
-        }
+        let own = own_rows(open.job(), &options)?;
+        let first_row = options.optional_number("first_row")?.unwrap_or_else(|| own.first());
+        let stream = open.stream(first_row, threads)?;
+        own.check_begin(first_row)?;
         let state = Mutex::new(WorkerState { stream, shipped_row: first_row });
-        Ok(Self { process: std::process::id(), rows, state })
+        Ok(Self { process, own: Some(own), state })
     }
 
     /// Appends rows of each array, each as the bytes of its numbers.
@@ -155,15 +167,17 @@ impl WorkerCore {
 
     /// Returns the cursor after the blocks whose sums were all returned in portions.
     fn cursor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let cursor =
-            py.detach(|| self.rows.cursor_at(self.state()?.shipped_row).encode(self.rows.job()))?;
+        let cursor = py.detach(|| {
+            let own = self.own()?;
+            own.cursor_at(self.state()?.shipped_row).encode(own.job())
+        })?;
         to_bytes(py, &cursor)
     }
 
     /// Continues at a cursor of this worker.
     fn resume(&self, py: Python<'_>, cursor: &[u8]) -> PyResult<()> {
         py.detach(|| {
-            let row = self.rows.resume(cursor)?;
+            let row = self.own()?.resume(cursor)?;
             let WorkerState { stream, shipped_row, .. } = &mut *self.state()?;
             stream.skip_to(row)?;
             *shipped_row = row;
@@ -173,20 +187,22 @@ impl WorkerCore {
     }
 
     /// Returns what was folded and not returned.
-    fn begun(&self, py: Python<'_>) -> PyResult<Pickled> {
-        Ok(py.detach(|| {
+    fn begun<'py>(&self, py: Python<'py>) -> PyResult<Pickled<Bound<'py, PyBytes>>> {
+        let (Begun { portion, next_row, rows }, shipped_row) = py.detach(|| {
             let state = self.state()?;
-            let Begun { portion, next_row, rows } = state.stream.begun()?;
-            Ok::<_, Error>((portion, next_row, state.shipped_row, rows))
-        })?)
+            Ok::<_, Error>((state.stream.begun()?, state.shipped_row))
+        })?;
+        let rows = rows.iter().map(|rows| to_bytes(py, rows)).collect::<PyResult<_>>()?;
+        Ok((to_bytes(py, &portion)?, next_row, shipped_row, rows))
     }
 
     /// Goes on where another worker with the same options was.
-    fn go_on(&self, py: Python<'_>, begun: Pickled) -> PyResult<()> {
+    fn go_on(&self, py: Python<'_>, begun: Pickled<PyBackedBytes>) -> PyResult<()> {
         let (portion, next_row, shipped_row, rows) = begun;
         py.detach(|| {
+            let rows = rows.iter().map(|rows| copied(rows)).collect::<Result<_>>()?;
             let state = &mut *self.state()?;
-            state.stream.go_on(Begun { portion, next_row, rows })?;
+            state.stream.go_on(Begun { portion: copied(&portion)?, next_row, rows })?;
             state.shipped_row = shipped_row;
             Ok::<_, Error>(())
         })?;
@@ -211,11 +227,7 @@ impl ReductionCore {
         py: Python<'_>,
         call: impl FnOnce(&mut dyn AnyReduction) -> T + Send,
     ) -> T {
-        py.detach(|| self.locked(call))
-    }
-
-    fn locked<T>(&self, call: impl FnOnce(&mut dyn AnyReduction) -> T) -> T {
-        call(&mut **self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        py.detach(|| call(&mut **self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -223,28 +235,12 @@ impl ReductionCore {
 impl ReductionCore {
     #[new]
     fn new(fields: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Ok(Self(Mutex::new(open(fields)?.reduction())))
+        Ok(Self(Mutex::new(reduction(fields)?)))
     }
 
     /// Inserts the nodes of a portion; returns the number of new nodes.
     fn receive(&self, py: Python<'_>, portion: &[u8]) -> PyResult<usize> {
         Ok(self.with(py, |reduction| reduction.receive(portion))?)
-    }
-
-    /// Folds all rows of files: X, and Y where the job has it.
-    fn fold_files(
-        &self,
-        py: Python<'_>,
-        files: Vec<PyRef<'_, Matrix>>,
-        threads: Option<Whole>,
-    ) -> PyResult<()> {
-        let threads = thread_count("threads", threads)?;
-        let files = files.iter().map(|matrix| matrix.files()).collect();
-        let calls = Calls::default();
-        let done = work::run(py, &calls, || {
-            self.locked(|reduction| reduction.fold_files(files, threads, &|| calls.stopped()))
-        })?;
-        calls.settle(py, done)
     }
 
     /// Returns a portion of all nodes.
@@ -286,6 +282,37 @@ impl ReductionCore {
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.with(py, |reduction| Ok::<_, Error>(Digest::of(&reduction.whole()?).to_string()))?)
     }
+}
+
+/// Returns the portion of all rows of files: X, and Y where the job has it.
+#[pyfunction]
+pub(super) fn fold_files<'py>(
+    py: Python<'py>,
+    fields: &Bound<'py, PyDict>,
+    files: Vec<PyRef<'py, Matrix>>,
+    threads: Option<Whole>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (open, threads) = (open(fields)?, thread_count("threads", threads)?);
+    let files = files.iter().map(|matrix| matrix.files()).collect();
+    let calls = Calls::default();
+    let done = work::run(py, &calls, || open.fold_files(files, threads, &|| calls.stopped()))?;
+    to_bytes(py, &calls.settle(py, done)?)
+}
+
+/// Returns the portion of one leaf of a job of sums, from the bytes of each array.
+#[pyfunction]
+pub(super) fn sum_leaf<'py>(
+    py: Python<'py>,
+    fields: &Bound<'py, PyDict>,
+    leaf: &Bound<'py, PyAny>,
+    arrays: Vec<PyReadonlyArray1<'py, u8>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let SumJob { job, sums } = SumJob::open(fields)?;
+    let leaf = Argument("leaf", leaf).number()?;
+    let bytes = arrays.iter().map(|array| Ok(array.as_slice()?));
+    let bytes: Vec<&[u8]> = bytes.collect::<PyResult<_>>()?;
+    let portion = py.detach(|| leaf_portion(&job, &sums, leaf, &bytes))?;
+    to_bytes(py, &portion)
 }
 
 /// Copies bytes to Python; raises `MemoryError` when there is no memory.

@@ -9,6 +9,7 @@ use crate::bytes::Digest;
 use crate::error::{Error, Result};
 use crate::fold::columns::NumberedRows;
 use crate::fold::gram::{Chunk, Rectangle, Triangle};
+use crate::fold::statistic::TryClone;
 use crate::fold::{
     ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, Statistic, TopRows, Values,
 };
@@ -116,7 +117,7 @@ impl<'a> ChunkOfArrays<'a> {
 }
 
 /// A statistic of the rows of arrays.
-pub trait OfArrays: Statistic<Partial: Send> + Send + Sync + 'static {
+pub trait OfArrays: Statistic<Partial: Send + TryClone> + Send + Sync + 'static {
     /// Returns the partial of each chunk and the digest of its rows, computed by the threads of a pool.
     ///
     /// # Errors

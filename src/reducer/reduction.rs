@@ -62,7 +62,7 @@ pub struct Reduction<S: Statistic> {
 impl<S: Statistic> Reduction<S> {
     /// Returns a fold without any chunks.
     pub fn new(job: Job, statistic: Arc<S>) -> Self {
-        let tree = Tree::new(job.chunk_count());
+        let tree = job.tree();
         Self { job, statistic, tree, versions: Versions::default(), unverified: None }
     }
 

@@ -1,12 +1,15 @@
 //! Folds rows that arrive in pieces and are in no file, such as activations.
 
+use std::cell::OnceCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::ThreadPool;
 
 use crate::bytes::{append, copied, make_room};
 use crate::error::{Error, Result};
-use crate::fold::{Node, Tree, Values};
+use crate::fold::statistic::TryClone;
+use crate::fold::{Node, Partial, Tree, Values};
 use crate::matrix::{Element, Numbers};
 use crate::process::{check_threads, pool};
 
@@ -29,12 +32,16 @@ pub struct Stream<S: OfArrays> {
     form: Arrays,
     statistic: Arc<S>,
     thread_count: Option<usize>,
-    threads: Option<ThreadPool>,
+    threads: OnceCell<ThreadPool>,
     /// The finished chunks since the last portion.
     tree: Tree<Sourced<S::Partial>>,
     next_row: u64,
     /// The rows of the unfinished chunk, those of each array apart.
     begun: Vec<Vec<u8>>,
+    /// The job and the part, if the rows are those of a part.
+    part: Option<(Job, u64)>,
+    /// The number of the first row of the part in the whole.
+    part_start: u64,
 }
 
 /// What a stream has folded and not returned, to go on in another process.
@@ -72,8 +79,34 @@ impl<S: OfArrays> Stream<S> {
         }
         let tree = Tree::new(job.chunk_count());
         let begun = vec![Vec::new(); form.pushed().len()];
-        let next_row = first_row;
-        Ok(Self { job, form, statistic, thread_count, threads: None, tree, next_row, begun })
+        Ok(Self {
+            job,
+            form,
+            statistic,
+            thread_count,
+            threads: OnceCell::new(),
+            tree,
+            next_row: first_row,
+            begun,
+            part: None,
+            part_start: 0,
+        })
+    }
+
+    /// Returns a stream for the rows of a part of `job`, from its first on.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a part that the job does not have, and those of [`Stream::new`].
+    pub fn of_part(
+        job: &Job,
+        form: Arrays,
+        statistic: Arc<S>,
+        part: u64,
+        thread_count: Option<usize>,
+    ) -> Result<Self> {
+        let (rows, part_start) = job.part(part)?;
+        let stream = Self::new(rows, form, statistic, 0, thread_count)?;
+        Ok(Self { part: Some((job.clone(), part)), part_start, ..stream })
     }
 
     /// Continues at a later row, which begins a chunk: another worker folds the rows between.
@@ -183,10 +216,7 @@ impl<S: OfArrays> Stream<S> {
         if !self.finishes(count) {
             return self.keep(rows, count);
         }
-        let threads = match &self.threads {
-            Some(threads) => threads,
-            None => &*self.threads.insert(pool(self.thread_count)?),
-        };
+        let threads = self.threads()?;
         let first = self.job.chunk_of(self.next_row);
         let last =
             self.job.chunk_count().min(first + at_once(&*self.statistic, &self.job, threads));
@@ -198,15 +228,13 @@ impl<S: OfArrays> Stream<S> {
             if wanted > (left[0].len() / row_bytes[0]) as u64 {
                 break;
             }
-            let mut arrays = Vec::with_capacity(left.len());
-            for (place, (_, (columns, element))) in self.form.pushed().into_iter().enumerate() {
-                let (own, after) = left[place].split_at(wanted as usize * row_bytes[place]);
-                let begun = if chunk == first { self.begun[place].as_slice() } else { &[] };
-                let shape = ((chunk_rows.end - chunk_rows.start) as usize, columns);
-                arrays.push(Numbers::of_bytes([begun, own], element, shape)?);
-                left[place] = after;
+            let mut own = Vec::with_capacity(left.len());
+            for (left, row_bytes) in left.iter_mut().zip(&row_bytes) {
+                let (of_chunk, after) = left.split_at(wanted as usize * row_bytes);
+                own.push(of_chunk);
+                *left = after;
             }
-            finished.extend(ChunkOfArrays::of(&self.form, chunk_rows.start, arrays));
+            finished.push(self.chunk(chunk_rows.clone(), (chunk == first, &own))?);
             next_row = chunk_rows.end;
         }
         let leaves = self.statistic.leaves_of_arrays(&self.form, &finished, threads)?;
@@ -217,6 +245,34 @@ impl<S: OfArrays> Stream<S> {
         self.next_row = next_row;
         rows.copy_from_slice(&left);
         Ok(())
+    }
+
+    /// The threads, which start when they are first needed.
+    fn threads(&self) -> Result<&ThreadPool> {
+        match self.threads.get() {
+            Some(threads) => Ok(threads),
+            None => {
+                let started = pool(self.thread_count)?;
+                Ok(self.threads.get_or_init(|| started))
+            }
+        }
+    }
+
+    /// Returns a chunk of `own` rows, after those of the unfinished chunk if it continues it.
+    fn chunk<'a>(
+        &'a self,
+        rows: Range<u64>,
+        (continues, own): (bool, &[&'a [u8]]),
+    ) -> Result<ChunkOfArrays<'a>> {
+        let count = (rows.end - rows.start) as usize;
+        let pushed = self.form.pushed().into_iter().zip(&self.begun).zip(own);
+        let arrays = pushed.map(|(((_, (columns, element)), begun), own)| {
+            let begun: &[u8] = if continues { begun } else { &[] };
+            Numbers::of_bytes([begun, *own], element, (count, columns))
+        });
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        ChunkOfArrays::of(&self.form, self.part_start + rows.start, arrays)
+            .ok_or_else(|| Error::invalid("expected rows of X, found none"))
     }
 
     /// Keeps `count` rows of an unfinished chunk.
@@ -232,14 +288,40 @@ impl<S: OfArrays> Stream<S> {
         Ok(())
     }
 
-    /// Returns a portion of the chunks that were finished since the last portion.
+    /// Returns a portion of the chunks that were finished since the last portion; of a part, that of all
+    /// its rows so far.
     ///
     /// # Errors
-    /// Those of [`Portion::encode`].
+    /// Those of [`Portion::encode`], and of folding the unfinished chunk of a part.
     pub fn portion(&mut self) -> Result<Vec<u8>> {
+        if let Some((job, part)) = &self.part {
+            let whole = self.whole()?;
+            let node = (Node::leaf(*part)?, &whole);
+            return Portion::of(job, &*self.statistic).encode([node].into_iter(), &[]);
+        }
         let portion = self.unreturned()?;
         self.tree = Tree::new(self.job.chunk_count());
         Ok(portion)
+    }
+
+    /// Returns the partial of all rows, as the tree of their chunks gives it.
+    fn whole(&self) -> Result<Sourced<S::Partial>> {
+        let begun = self.next_row % self.job.chunk_rows();
+        let mut nodes = Vec::new();
+        for (_, node) in self.tree.nodes() {
+            nodes.push(node.try_clone()?);
+        }
+        // A part without rows has the partial of a chunk without rows.
+        if begun > 0 || nodes.is_empty() {
+            let none = vec![&[][..]; self.begun.len()];
+            let last = self.chunk(self.next_row - begun..self.next_row, (true, &none))?;
+            nodes.extend(self.statistic.leaves_of_arrays(&self.form, &[last], self.threads()?)?);
+        }
+        let from_the_right = nodes.into_iter().rev().reduce(|right, mut left| {
+            left.merge(&right);
+            left
+        });
+        from_the_right.ok_or_else(|| Error::invalid("expected a chunk, found none"))
     }
 
     fn unreturned(&self) -> Result<Vec<u8>> {
