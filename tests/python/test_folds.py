@@ -259,6 +259,7 @@ def test_p1_p4_any_split_and_any_order_of_merges_gives_the_same_bytes(split):
             turn += 1
             # A pickle anywhere, also amid a chunk, changes nothing.
             worker = pickle.loads(pickle.dumps(worker))
+            assert worker.next_row == stop
         portions.append(worker.portion())
     merged = b""
     for place in range(0, len(order), group):
@@ -472,6 +473,18 @@ def test_p6_damaged_and_conflicting_portions_are_refused(statistic):
     wrong[3] = 0.25
     with pytest.raises(headwater.Corrupt, match="arrived twice, and the two differ"):
         merge(of, portion, fold(of, 0, wrong, **others(statistic, y, 0, 64)))
+
+
+def test_p6_other_rows_with_the_same_sums_are_refused():
+    rows, y, weights = np.zeros((64, 3)), second(64), np.ones(64)
+    of = job("gram", rows=64, y_columns=2, weighted=True)
+    portion = fold(of, 0, rows, y=0 * y, weights=weights)
+    for beside in ({"y": 0 * y, "weights": 2 * weights}, {"y": -0.0 * y, "weights": weights}):
+        with pytest.raises(headwater.Corrupt, match="arrived twice"):
+            merge(of, portion, fold(of, 0, rows, **beside))
+    of = job("cross", rows=64)
+    with pytest.raises(headwater.Corrupt, match="arrived twice"):
+        merge(of, fold(of, 0, rows, y=y), fold(of, 0, rows, y=-y))
 
 
 def test_invalid_jobs_are_named():

@@ -116,6 +116,7 @@ def test_p1_p4_pieces_and_order_of_parts_change_no_bit(statistic, lengths, piece
             stop = min(end, at + next(sizes))
             worker.push(rows[at:stop], **others(statistic, y, at, stop))
             worker = pickle.loads(pickle.dumps(worker))
+            assert start + worker.rows == stop
         shipped.append(worker.portion())
         assert worker.portion() == shipped[-1]
     shipped += shipped[::2]
