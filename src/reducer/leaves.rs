@@ -1,10 +1,8 @@
 //! Leaves that the caller has computed: sums of any arrays.
 
-use twox_hash::xxhash3_128;
-
-use crate::bytes::Digest;
 use crate::error::{Error, Result};
 use crate::fold::{ArraySums, Node, Statistic};
+use crate::matrix::RowsHasher;
 
 use super::job::Job;
 use super::portion::Portion;
@@ -24,9 +22,8 @@ pub fn leaf_portion(job: &Job, sums: &ArraySums, leaf: u64, arrays: &[&[u8]]) ->
         )));
     }
     let partial = sums.leaf(&arrays.to_vec())?;
-    let mut hasher = xxhash3_128::Hasher::new();
-    arrays.iter().for_each(|bytes| hasher.write(bytes));
-    let rows = Digest::of(&hasher.finish_128().to_le_bytes());
-    let node = (Node::leaf(leaf)?, &Sourced { partial, rows });
+    let hasher = RowsHasher::default();
+    arrays.iter().for_each(|bytes| hasher.add(bytes));
+    let node = (Node::leaf(leaf)?, &Sourced { partial, rows: hasher.finish() });
     Portion::of(job, sums).encode([node].into_iter(), &[])
 }

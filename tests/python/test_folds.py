@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import doctest
 import itertools
 import json
 import math
@@ -25,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headwater
-from headwater import reduce
+from headwater import _reduce_jobs, _reduce_workers, reduce
 from headwater.reduce import Reduction, Worker, fold, merge
 
 COMMAND = Path(sys.executable).parent / "headwater-reduce"
@@ -537,3 +538,10 @@ def test_a_worker_cannot_be_pickled_in_a_forked_child():
     assert receive.poll(30)
     assert "a forked child" in receive.recv()
     process.join()
+
+
+@pytest.mark.parametrize("module", [reduce, _reduce_jobs, _reduce_workers])
+def test_the_docstring_examples_run(module):
+    ran = doctest.testmod(module)
+    assert ran.failed == 0
+    assert ran.attempted > 0
