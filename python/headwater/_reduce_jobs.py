@@ -413,7 +413,7 @@ class SumJob:
         ...     arrays = {"loss": np.float64(leaf), "grad": np.ones(3, np.float32)}
         ...     _ = reduction.receive(fold(job, leaf, arrays))
         >>> reduction.sums()
-        {'loss': array(1.), 'grad': array([2., 2., 2.], dtype=float32)}
+        {'grad': array([2., 2., 2.], dtype=float32), 'loss': array(1.)}
     """
 
     leaves: int
@@ -426,9 +426,14 @@ class SumJob:
                 f"expected arrays by their names, found {type(self.arrays).__name__}; name them, "
                 'such as {"loss": loss}'
             )
-        forms = {name: _form_of(name, given) for name, given in self.arrays.items()}
+        # In the order of their names, so that equal jobs have one plan.
+        names = sorted(self.arrays, key=str)
+        forms = {name: _form_of(name, self.arrays[name]) for name in names}
         object.__setattr__(self, "arrays", forms)
         ReductionCore(self._fields())
+
+    def __hash__(self) -> int:
+        return hash((self.leaves, tuple(self._forms().items()), self.data))
 
     def _forms(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Returns the dtype and the shape of each array."""

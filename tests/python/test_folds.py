@@ -356,11 +356,10 @@ from headwater.reduce import GramJob, Worker
 
 worker = Worker(GramJob(1000, 3, "rows", 64), threads=1)
 rows = np.ones((63, 3), np.float32)
-worker.push(rows[:1])
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))
-worker.push(rows[1:])
+worker.push(rows)
 print("kept", worker.next_row)
 try:
     worker.push(rows)

@@ -60,7 +60,7 @@ fn job_of_sums() -> Job {
     let mut what = Plan::new();
     what.add("statistic", "sums").unwrap();
     what.add("data", "leaves").unwrap();
-    what.add("arrays", "\"loss\" float64 [], \"grad\" float32 [2]").unwrap();
+    what.add("arrays", "\"grad\" float32 [2], \"loss\" float64 []").unwrap();
     Job::of_arrays(what, 11).unwrap()
 }
 
@@ -125,7 +125,7 @@ fn good() -> Vec<Case> {
     let distinct = Distinct::new(COLUMNS, 4).unwrap();
     let top = TopRows::new(COLUMNS, 1, 3, End::Largest).unwrap();
     let parts = Job::of_parts(plan("moments"), 11, CHUNK_ROWS).unwrap();
-    let sums = ArraySums::new(vec![(1, Width::F64), (2, Width::F32)]).unwrap();
+    let sums = ArraySums::new(vec![(2, Width::F32), (1, Width::F64)]).unwrap();
     vec![
         case("gram", &CHUNKS, &gram, |range| gram.leaf(&chunk(finite, &range)).unwrap()),
         case("gram-not-finite", &CHUNKS, &gram, |range| {
@@ -148,7 +148,7 @@ fn good() -> Vec<Case> {
         case_of(("sums", job_of_sums()), &CHUNKS, &sums, |leaf| {
             let number = unusual[leaf.start as usize];
             let (loss, grad) = (number.to_le_bytes(), [number as f32, -2.5].map(f32::to_le_bytes));
-            sums.leaf(&vec![&loss[..], grad.as_flattened()]).unwrap()
+            sums.leaf(&vec![grad.as_flattened(), &loss[..]]).unwrap()
         }),
     ]
 }
