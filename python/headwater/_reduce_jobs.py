@@ -200,14 +200,7 @@ class MomentsJob(Job):
     statistic = "moments"
 
     def __post_init__(self) -> None:
-        shifts = np.atleast_1d(np.asarray(self.shifts, np.float64))
-        each = np.repeat(shifts, self.columns) if shifts.size == 1 else shifts
-        if each.shape != (self.columns,):
-            raise InvalidArgument(
-                f"expected one shift, or one for each of {self.columns} columns, found the shape "
-                f"{shifts.shape}"
-            )
-        object.__setattr__(self, "shifts", tuple(each.tolist()))
+        object.__setattr__(self, "shifts", _numbers("shifts", self.shifts))
         super().__post_init__()
 
     def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
@@ -249,12 +242,7 @@ class HistogramJob(Job):
     statistic = "histogram"
 
     def __post_init__(self) -> None:
-        edges = np.asarray(self.edges, np.float64)
-        if edges.ndim != 1:
-            raise InvalidArgument(
-                f"expected edges as a list of numbers, found the shape {edges.shape}"
-            )
-        object.__setattr__(self, "edges", tuple(edges.tolist()))
+        object.__setattr__(self, "edges", _numbers("edges", self.edges))
         super().__post_init__()
 
     def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
@@ -488,6 +476,19 @@ def _as_bytes(name: str, given: npt.ArrayLike, dtype: str, columns: int) -> npt.
             f"{array.shape}; reshape them"
         )
     return np.ascontiguousarray(array).view(np.uint8)
+
+
+def _numbers(name: str, given: Any) -> tuple[float, ...]:
+    """Returns one number, or a list of them, as a tuple."""
+    try:
+        numbers = np.atleast_1d(np.asarray(given, np.float64))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"expected {name} as numbers, found {given!r}: {error}") from error
+    if numbers.ndim != 1:
+        raise InvalidArgument(
+            f"expected {name} as a list of numbers, found the shape {numbers.shape}"
+        )
+    return tuple(numbers.tolist())
 
 
 def _form_of(name: str, given: Any) -> tuple[str, tuple[int, ...]]:

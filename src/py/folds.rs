@@ -15,7 +15,7 @@ use crate::fold::{
     ArraySums, ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Statistic,
     TopRows,
 };
-use crate::matrix::{Element, Matrix, Numbers};
+use crate::matrix::{Element, Matrix, Numbers, check_columns};
 use crate::plan::Plan;
 use crate::process::pool;
 use crate::reducer::{
@@ -232,11 +232,9 @@ impl Fields<'_, '_> {
     /// Returns the columns of an array and the type of its numbers.
     fn form(&self, columns: &str, dtype: &str) -> PyResult<Form> {
         let element = one_of(dtype, &self.0.get::<String>(dtype)?, &ELEMENTS)?;
-        let columns: usize = self.0.number(columns)?;
-        match columns {
-            0 => Err(Error::invalid("expected at least 1 column, found 0").into()),
-            _ => Ok((columns, element)),
-        }
+        let columns = self.0.number(columns)?;
+        check_columns(columns)?;
+        Ok((columns, element))
     }
 
     /// Returns the job of folding `statistic`, which has this name and these settings of its own.
@@ -332,10 +330,13 @@ pub(super) fn open(fields: &Bound<'_, PyDict>) -> PyResult<Box<dyn AnyJob>> {
     match fields.0.get::<String>("statistic")?.as_str() {
         Gram::NAME => fields.gram(x),
         CROSS => fields.cross(x),
-        ColumnMoments::NAME => fields.of_x(x, ColumnMoments::new(fields.0.get("shifts")?)?),
+        ColumnMoments::NAME => {
+            let shifts: Vec<f64> = fields.0.get("shifts")?;
+            fields.of_x(x, ColumnMoments::about(&shifts, x.0)?)
+        }
         Histogram::NAME => {
             let edges: Vec<f64> = fields.0.get("edges")?;
-            fields.of_x(x, Histogram::new(vec![edges; x.0])?)
+            fields.of_x(x, Histogram::of_all(x.0, &edges)?)
         }
         ExponentHistogram::NAME => fields.of_x(x, ExponentHistogram::new(x.0)?),
         Distinct::NAME => fields.of_x(x, Distinct::new(x.0, fields.0.number("precision")?)?),

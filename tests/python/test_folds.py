@@ -495,6 +495,10 @@ def test_invalid_jobs_are_named():
         (reduce.HistogramJob, {"edges": []}, headwater.InvalidArgument, "at least one edge"),
         (reduce.HistogramJob, {"edges": [1, 0]}, headwater.InvalidArgument, "increasing edges"),
         (reduce.HistogramJob, {"edges": [[1]]}, headwater.InvalidArgument, "a list of numbers"),
+        (reduce.MomentsJob, {"shifts": "wide"}, headwater.InvalidArgument, "shifts as numbers"),
+        (reduce.MomentsJob, {"columns": -1}, headwater.InvalidArgument, "columns: expected"),
+        (reduce.MomentsJob, {"columns": "many"}, headwater.InvalidArgument, "columns: "),
+        (reduce.HistogramJob, {"edges": {0, 1}}, headwater.InvalidArgument, "edges as numbers"),
         (reduce.DistinctJob, {"precision": 3}, headwater.InvalidArgument, "from 4 to 18, found 3"),
         (reduce.TopJob, {"column": 3}, headwater.InvalidArgument, "a column number below 3"),
         (reduce.TopJob, {"column": 0, "count": 0}, headwater.InvalidArgument, "at least one row"),
@@ -507,6 +511,11 @@ def test_invalid_jobs_are_named():
     ]:
         with pytest.raises(kind, match=words):
             make(**good | options)
+    for statistic in JOBS:
+        with pytest.raises(headwater.LimitExceeded, match="at most"):
+            job(statistic, columns=1 << 50, **{"shifts": 0} if statistic == "moments" else {})
+    with pytest.raises(headwater.LimitExceeded, match="at most 67108864 counts"):
+        job("histogram", columns=1 << 23, edges=list(range(100)))
     for call in (reduce.gram, reduce.moments, reduce.exponents):
         for rows, words in [
             (np.ones(3), r"found the shape \(3,\)"),

@@ -175,18 +175,12 @@ fn known(value: f64) -> Value {
 
 impl MomentsArgs {
     fn statistic(&self, matrix: &Matrix) -> Result<ColumnMoments> {
-        let columns = matrix.columns();
         match self.shift.as_deref() {
             None => {
                 let moments = moments_of_files(matrix).map_err(suggest_shift);
                 moments.context(|| "without --shift, the shift is taken from the first rows")
             }
-            Some(&[one]) => ColumnMoments::new(vec![one; columns]),
-            Some(shifts) if shifts.len() == columns => ColumnMoments::new(shifts.to_vec()),
-            Some(shifts) => Err(Error::invalid(format!(
-                "expected one shift, or one for each of {columns} columns, found {}",
-                shifts.len()
-            ))),
+            Some(shifts) => ColumnMoments::about(shifts, matrix.columns()),
         }
     }
 }
@@ -279,9 +273,7 @@ impl StatisticCommand for HistogramArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        open(&self.rows, threads, |matrix| {
-            Histogram::new(vec![self.edges.clone(); matrix.columns()])
-        })
+        open(&self.rows, threads, |matrix| Histogram::of_all(matrix.columns(), &self.edges))
     }
 
     fn chunk_operations(&self, source: &Self::Source) -> f64 {

@@ -104,6 +104,21 @@ impl ColumnMoments {
         }
     }
 
+    /// Returns the statistic about one shift for all of `columns` columns, or about one for each.
+    ///
+    /// # Errors
+    /// As [`ColumnMoments::new`], for another number of shifts, and `LimitExceeded` when memory runs out.
+    pub fn about(shifts: &[f64], columns: usize) -> Result<Self> {
+        match shifts {
+            [one] => Self::new(filled(*one, columns)?),
+            _ if shifts.len() == columns => Self::new(copied(shifts)?),
+            _ => Err(Error::invalid(format!(
+                "expected one shift, or one for each of {columns} columns, found {}",
+                shifts.len()
+            ))),
+        }
+    }
+
     /// Returns the statistic about the lower median of each column's finite numbers in `rows`;
     /// about 0 for a column without finite numbers.
     ///
