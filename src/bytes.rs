@@ -36,6 +36,13 @@ pub(crate) fn append<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<()> {
     Ok(())
 }
 
+/// Returns a copy of `values`, or an error when the allocation fails.
+pub(crate) fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>> {
+    let mut copy = Vec::new();
+    append(&mut copy, values)?;
+    Ok(copy)
+}
+
 /// Returns `count` times `value`, or an error when the allocation fails.
 pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     let mut values = reserve(count)?;

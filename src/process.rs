@@ -13,19 +13,28 @@ pub(crate) const THREADS_MAX: usize = 1024;
 /// # Errors
 /// `InvalidArgument` for 0 or more than 1,024 threads, `LimitExceeded` when the system starts none.
 pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
+    check_threads(threads)?;
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = threads {
-        if !(1..=THREADS_MAX).contains(&threads) {
-            return Err(Error::invalid(format!(
-                "expected 1 to {THREADS_MAX} threads, found {threads}; give none for all cores"
-            )));
-        }
         pool = pool.num_threads(threads);
     }
     // Its threads work with the usual settings, whatever the caller's are.
     in_default_environment(|| pool.build()).map_err(|e| {
         Error::limit(format!("cannot start threads: {e}; use fewer threads, or free some memory"))
     })
+}
+
+/// Checks a number of threads.
+///
+/// # Errors
+/// `InvalidArgument` for 0 or more than 1,024.
+pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
+    match threads.filter(|threads| !(1..=THREADS_MAX).contains(threads)) {
+        None => Ok(()),
+        Some(threads) => Err(Error::invalid(format!(
+            "expected 1 to {THREADS_MAX} threads, found {threads}; give none for all cores"
+        ))),
+    }
 }
 
 /// Rejects an object that another process made, because a forked child has none of its threads. `what` names

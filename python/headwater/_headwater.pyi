@@ -162,22 +162,77 @@ class RowStream:
         """Raises the error that ended a read, whose reader has only the message."""
 
 @final
-class GramWorkerCore:
+class Matrix:
+    """Files of rows as one matrix, in their order.
+
+    Args:
+        paths: The files: .npy, .safetensors, .parquet, or raw numbers with `dtype` and `columns`;
+            or one manifest, which ends in .json.
+        select: Columns of .parquet files, in this order; default: all columns.
+        tensor: The tensor of .safetensors files that have several.
+        dtype: The type of the numbers in files that do not name it: raw files, and bfloat16 in
+            .npy.
+        columns: The numbers in each row of raw files.
+
+    Raises:
+        InvalidArgument: The arguments do not fit the files, or each other.
+        NotOurs: A file is of another kind.
+        IoError: A file cannot be read.
+    """
+
+    def __new__(
+        cls,
+        *paths: str | os.PathLike[str],
+        select: Sequence[str] | None = None,
+        tensor: str | None = None,
+        dtype: str | None = None,
+        columns: int | None = None,
+    ) -> Matrix: ...
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of the numbers, by its name in NumPy; float64 for .parquet."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns, if the files have them."""
+
+    @property
+    def data(self) -> str:
+        """The identity of the rows, in hexadecimal digits, for the `data` of a job."""
+
+    def column_of(self, name: str) -> int:
+        """Returns the number of a column; raises InvalidArgument if there is none of this name."""
+
+    def shifts(self) -> list[float]:
+        """Returns the median of each column's finite numbers among the first 1,024 rows."""
+
+@final
+class WorkerCore:
     """The compiled class behind `headwater.reduce.Worker`."""
 
-    def __new__(cls, fields: dict[str, Any], options: dict[str, Any]) -> GramWorkerCore: ...
+    def __new__(cls, fields: dict[str, Any], options: dict[str, Any]) -> WorkerCore: ...
     @property
     def next_row(self) -> int: ...
-    def push(self, rows: npt.NDArray[np.uint8]) -> None: ...
+    def push(self, arrays: Sequence[npt.NDArray[np.uint8]]) -> None: ...
     def portion(self) -> bytes: ...
     def cursor(self) -> bytes: ...
     def resume(self, cursor: bytes) -> None: ...
+    def begun(self) -> tuple[bytes, int, int, list[bytes]]: ...
+    def go_on(self, begun: tuple[bytes, int, int, list[bytes]]) -> None: ...
 
 @final
-class GramReductionCore:
+class ReductionCore:
     """The compiled class behind `headwater.reduce.Reduction`."""
 
-    def __new__(cls, fields: dict[str, Any]) -> GramReductionCore: ...
+    def __new__(cls, fields: dict[str, Any]) -> ReductionCore: ...
     @property
     def is_complete(self) -> bool: ...
     @property
@@ -186,7 +241,8 @@ class GramReductionCore:
     def portion(self) -> bytes: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
     def missing(self) -> list[tuple[int, int]]: ...
-    def result(self) -> npt.NDArray[np.float64]: ...
+    def whole(self) -> bytes: ...
+    def figures(self) -> npt.NDArray[np.float64]: ...
 
 @final
 class SamplerCore:
@@ -515,6 +571,15 @@ def key_text(key: object) -> str:
     Raises:
         InvalidArgument: The key, or a part of it, has a type that keys cannot have.
     """
+
+def fold_files(fields: dict[str, Any], files: Sequence[Matrix], threads: int | None) -> bytes:
+    """Returns the portion of all rows of files: X, and Y where the job has it."""
+
+def sum_leaf(fields: dict[str, Any], leaf: int, arrays: Sequence[npt.NDArray[np.uint8]]) -> bytes:
+    """Returns the portion of one leaf of a job of sums, from the bytes of each array."""
+
+def first_shifts(dtype: str, rows: npt.NDArray[np.uint8]) -> list[float]:
+    """Returns the shifts that moments have by default, from rows as bytes."""
 
 def sampler_defaults() -> dict[str, Any]:
     """Returns the default settings of `Sampler`, by the names of its arguments."""

@@ -12,6 +12,7 @@ mod moments;
 mod node;
 mod rows;
 pub mod statistic;
+pub mod sums;
 pub mod tree;
 
 /// The version of the rules in `FORMAT.md`; every job and partial carries it.
@@ -23,4 +24,5 @@ pub use moments::{Moments, ZScore, rounded_to_width};
 pub use node::Node;
 pub use rows::{Rows, Values};
 pub use statistic::{Partial, Statistic};
+pub use sums::ArraySums;
 pub use tree::Tree;

@@ -107,6 +107,14 @@ impl<'a> Rows<'a> {
         Ok(Self { nulls: Some(nulls), ..self })
     }
 
+    /// Returns the first `count` rows, or all if there are fewer.
+    #[must_use]
+    pub fn first(self, count: usize) -> Self {
+        let count = count.min(self.count);
+        let nulls = self.nulls.map(|nulls| &nulls[..count * self.columns]);
+        Self { count, nulls, ..self }
+    }
+
     /// Returns the number of rows.
     #[must_use]
     pub fn count(&self) -> usize {

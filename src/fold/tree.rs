@@ -19,6 +19,9 @@ pub enum Inserted {
     Covered,
 }
 
+/// The words for one unit of a tree and for several.
+pub type Words = [&'static str; 2];
+
 /// The partials of some chunks of a fold, merged as far as possible.
 ///
 /// # Determinism
@@ -33,6 +36,8 @@ pub enum Inserted {
 #[derive(Clone, Debug)]
 pub struct Tree<P> {
     chunk_count: u64,
+    /// The words for one chunk and for several in messages.
+    words: Words,
     /// The nodes and their partials, by the first chunk of each node.
     nodes: BTreeMap<u64, (Node, P)>,
     /// Merged partials, kept for their memory.
@@ -73,7 +78,22 @@ impl<P: Partial> Tree<P> {
     /// Returns an empty tree over `chunk_count` chunks.
     #[must_use]
     pub fn new(chunk_count: u64) -> Self {
-        Self { chunk_count, nodes: BTreeMap::new(), unused: Vec::new() }
+        Self::of(["chunk", "chunks"], chunk_count)
+    }
+
+    /// Returns an empty tree over `count` units that messages call by these words.
+    #[must_use]
+    pub fn of(words: Words, count: u64) -> Self {
+        Self { chunk_count: count, words, nodes: BTreeMap::new(), unused: Vec::new() }
+    }
+
+    /// Names some units in messages.
+    fn named(&self, units: &Range<u64>) -> String {
+        let [one, several] = self.words;
+        match units.end - units.start {
+            1 => format!("{one} {}", units.start),
+            _ => format!("{several} {} to {}", units.start, units.end - 1),
+        }
     }
 
     /// Inserts a node, and merges it with its sibling as long as there is one.
@@ -85,9 +105,11 @@ impl<P: Partial> Tree<P> {
     pub fn insert(&mut self, node: Node, incoming: impl Incoming<P>) -> Result<Inserted> {
         let chunks = node.chunks();
         if chunks.end > self.chunk_count {
-            let count = self.chunk_count;
             return Err(Error::invalid(format!(
-                "expected a node within the {count} chunks of the fold, found the node of {node}"
+                "expected a node within the {} {} of the fold, found the node of {}",
+                self.chunk_count,
+                self.words[1],
+                self.named(&chunks)
             )));
         }
         self.check_bits(node, &incoming)?;
@@ -153,8 +175,9 @@ impl<P: Partial> Tree<P> {
         match self.covering(node.chunks().start) {
             Some((found, its)) if *found == node && !incoming.has_bits_of(its) => {
                 Err(Error::corrupt(format!(
-                    "the sum of {node} arrived twice, and the two differ; let every rank read the same \
-                     files and run the same build of headwater"
+                    "the sum of {} arrived twice, and the two differ; let every rank read the same \
+                     files and run the same build of headwater",
+                    self.named(&node.chunks())
                 )))
             }
             _ => Ok(()),
@@ -176,7 +199,7 @@ impl<P: Partial> Tree<P> {
                 node = node.parent();
             }
         }
-        Tree { chunk_count: self.chunk_count, nodes: near, unused: Vec::new() }
+        Tree { nodes: near, ..Tree::of(self.words, self.chunk_count) }
     }
 
     /// Returns the node that covers `chunk`.
@@ -274,13 +297,11 @@ impl<P: Partial> Tree<P> {
 
     fn check_complete(&self) -> Result<()> {
         if let Some(gap) = self.missing().first() {
-            let Range { start, end } = gap;
-            let which = if end - start == 1 {
-                format!("chunk {start} is")
-            } else {
-                format!("chunks {start} to {} are", end - 1)
-            };
-            return Err(Error::invalid(format!("the fold is not complete: {which} missing")));
+            let verb = if gap.end - gap.start == 1 { "is" } else { "are" };
+            return Err(Error::invalid(format!(
+                "the fold is not complete: {} {verb} missing",
+                self.named(gap)
+            )));
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub(crate) use numbers::RowsHasher;
 #[cfg(feature = "prepare")]
 pub(crate) use pages::PageFile;
 use part::Part;
+#[cfg(feature = "python")]
+pub(crate) use part::check_columns;
 
 /// The rows of one or several files, in the order of the files.
 ///

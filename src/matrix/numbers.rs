@@ -22,6 +22,8 @@ pub struct Numbers<'a> {
 }
 
 /// The digest of rows without NULLs whose bytes arrive block by block, as [`Numbers::digest`] has it.
+///
+/// The only user of the streaming hasher: a second one elsewhere made its code almost three times slower.
 #[derive(Default)]
 pub(crate) struct RowsHasher(Mutex<xxhash3_128::Hasher>);
 

@@ -86,6 +86,11 @@ impl<'py> Arguments<'_, 'py> {
         Argument(name, &self.object(name)?).number()
     }
 
+    /// Returns an argument as a whole number that fits into `T`; none for None.
+    pub(super) fn optional_number<T: TryFrom<i128>>(&self, name: &str) -> PyResult<Option<T>> {
+        Argument(name, &self.object(name)?).optional_number()
+    }
+
     fn object(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let object = self.0.get_item(name)?;
         Ok(object.ok_or_else(|| Error::invalid(format!("{name} is missing")))?)

@@ -14,10 +14,12 @@ mod endpoint;
 mod errors;
 mod events;
 mod files;
+mod folds;
 mod frame;
 mod keys;
 mod labels;
 mod launcher;
+mod matrix;
 mod prepare;
 mod reduce;
 mod sampler;
@@ -62,9 +64,11 @@ mod _headwater {
     #[pymodule_export]
     use super::launcher::launched;
     #[pymodule_export]
+    use super::matrix::{Matrix, first_shifts};
+    #[pymodule_export]
     use super::prepare::prepare;
     #[pymodule_export]
-    use super::reduce::{GramReductionCore, GramWorkerCore};
+    use super::reduce::{ReductionCore, WorkerCore, fold_files, sum_leaf};
     #[pymodule_export]
     use super::sampler::{Evaluation, SamplerCore, sampler_defaults};
     #[pymodule_export]

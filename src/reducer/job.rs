@@ -4,19 +4,41 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::fold::FORMAT_VERSION;
+use crate::fold::{FORMAT_VERSION, Partial, Tree};
 use crate::matrix::Element;
 use crate::plan::{Plan, Setting};
 
 /// Small enough that no number of rows, chunks or nodes overflows.
 const ROWS_MAX: u64 = 1 << 62;
 
+/// Settings of a job by their names.
+pub type Settings = Vec<(&'static str, Setting)>;
+
+/// The bits of the number of a row within its part: the part's number is above them.
+const PART_ROWS_BITS: u32 = 38;
+/// The most parts, so that every row has a number below 2^62.
+const PARTS_MAX: u64 = 1 << 24;
+
+/// What the leaves of a job's tree are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// Chunks of rows.
+    Chunks,
+    /// Parts, each a fold of its own in chunks of so many rows.
+    Parts(u64),
+    /// Arrays that the caller has computed.
+    Arrays,
+}
+
 /// A statistic over rows, in chunks: its plan determines the result.
+///
+/// A job of parts has the parts in place of rows and of chunks, and a job of arrays the leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     plan: Plan,
     rows: u64,
     chunk_rows: u64,
+    leaves: Leaves,
 }
 
 impl Job {
@@ -37,15 +59,85 @@ impl Job {
         plan.add("rows", rows)?;
         plan.add("chunk_rows", chunk_rows)?;
         plan.add("fold", FORMAT_VERSION)?;
-        let job = Self { plan, rows, chunk_rows };
-        // Every portion contains the plan.
-        job.plan.encode().map_err(|_| {
+        Self { plan, rows, chunk_rows, leaves: Leaves::Chunks }.checked()
+    }
+
+    /// Returns the job of folding `parts` parts, each a fold of its own, `chunk_rows` rows at a time;
+    /// how many rows a part has need not be known.
+    ///
+    /// # Errors
+    /// As [`Job::new`], and `LimitExceeded` for more than 2^24 parts.
+    pub fn of_parts(mut plan: Plan, parts: u64, chunk_rows: u64) -> Result<Self> {
+        if parts > PARTS_MAX {
+            return Err(Error::limit(format!("expected at most 2^24 parts, found {parts}")));
+        }
+        plan.add("parts", parts)?;
+        plan.add("chunk_rows", chunk_rows)?;
+        plan.add("fold", FORMAT_VERSION)?;
+        let job = Self { plan, rows: parts, chunk_rows: 1, leaves: Leaves::Parts(chunk_rows) };
+        Self::of_part(chunk_rows)?;
+        job.checked()
+    }
+
+    /// Returns the job of adding the arrays of `leaves` leaves.
+    ///
+    /// # Errors
+    /// As [`Job::new`].
+    pub fn of_arrays(mut plan: Plan, leaves: u64) -> Result<Self> {
+        if leaves > ROWS_MAX {
+            return Err(Error::limit(format!("expected at most 2^62 leaves, found {leaves}")));
+        }
+        plan.add("leaves", leaves)?;
+        plan.add("fold", FORMAT_VERSION)?;
+        Self { plan, rows: leaves, chunk_rows: 1, leaves: Leaves::Arrays }.checked()
+    }
+
+    /// Returns the job of the rows of one part, and the number of the first in the whole.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a job that has no such part, and for chunks without rows.
+    pub fn part(&self, part: u64) -> Result<(Self, u64)> {
+        match self.leaves {
+            Leaves::Parts(chunk_rows) if part < self.rows => {
+                Ok((Self::of_part(chunk_rows)?, part << PART_ROWS_BITS))
+            }
+            Leaves::Parts(_) => Err(Error::invalid(format!(
+                "expected a part below {}, found {part}; set the number of parts of the job to that of \
+                 all parts",
+                self.rows
+            ))),
+            _ => Err(Error::invalid("expected a job of parts, found one of rows or of arrays")),
+        }
+    }
+
+    fn of_part(chunk_rows: u64) -> Result<Self> {
+        Self::new(Plan::new(), 1 << PART_ROWS_BITS, chunk_rows)
+    }
+
+    /// Whether a node covers a number of rows that is known from the job.
+    pub(super) fn knows_rows(&self) -> bool {
+        self.leaves == Leaves::Chunks
+    }
+
+    /// Returns an empty tree of the job.
+    pub(super) fn tree<P: Partial>(&self) -> Tree<P> {
+        let words = match self.leaves {
+            Leaves::Chunks => ["chunk", "chunks"],
+            Leaves::Parts(_) => ["part", "parts"],
+            Leaves::Arrays => ["leaf", "leaves"],
+        };
+        Tree::of(words, self.chunk_count())
+    }
+
+    /// Checks the length of the plan, because every portion contains it.
+    fn checked(self) -> Result<Self> {
+        self.plan.encode().map_err(|_| {
             Error::limit(
                 "expected the settings of a job to have at most 1 MiB, found more; give the data a \
                  shorter name, such as a digest",
             )
         })?;
-        Ok(job)
+        Ok(self)
     }
 
     /// Returns the job of folding `statistic` over rows of `columns` numbers, which `data` identifies;
@@ -60,6 +152,20 @@ impl Job {
         (rows, chunk_rows): (u64, u64),
         settings: &[(&str, Setting)],
     ) -> Result<Self> {
+        let plan = Self::plan_of_matrix(statistic, (columns, element), data, settings)?;
+        Self::new(plan, rows, chunk_rows)
+    }
+
+    /// Returns the plan of folding `statistic` over rows of `columns` numbers, without their number.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a setting that is there twice.
+    pub fn plan_of_matrix(
+        statistic: &str,
+        (columns, element): (usize, Element),
+        data: impl Into<Setting>,
+        settings: &[(&str, Setting)],
+    ) -> Result<Plan> {
         let mut plan = Plan::new();
         plan.add("statistic", statistic)?;
         plan.add("columns", columns as u64)?;
@@ -68,7 +174,7 @@ impl Job {
         for (name, value) in settings {
             plan.add(*name, value.clone())?;
         }
-        Self::new(plan, rows, chunk_rows)
+        Ok(plan)
     }
 
     /// The plan, which determines the result.

@@ -14,12 +14,13 @@ use crate::fold::columns::NumberedRows;
 use crate::fold::gram::{Chunk, Rectangle, Triangle};
 use crate::fold::statistic::leaves;
 use crate::fold::{
-    ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
 };
 use crate::matrix::{Matrix, Numbers, RowsHasher};
+use crate::plan::Setting;
 use crate::stamp::Stamp;
 
-use super::job::Job;
+use super::job::{Job, Settings};
 use super::source::Source;
 use super::sourced::{Sourced, of_siblings};
 use super::versions::FileVersion;
@@ -35,10 +36,19 @@ const PARTIAL_BYTES_MAX: u64 = 1 << 28;
 /// The bytes of rows that a thread folds at a time: as many as fit into its cache.
 const NEAR_BYTES: u64 = 1 << 19;
 
+/// The first rows, from which the shifts of moments are taken by default.
+const SHIFT_ROWS: usize = 1024;
+
 /// A statistic of the rows of one matrix.
 pub trait OfRows: Statistic + Send + Sync {
+    /// Its name in the plans of jobs.
+    const NAME: &'static str;
+
     /// Whether rows may have nulls.
     const TAKES_NULLS: bool = true;
+
+    /// Returns the settings of a job that are its own: all that determine its bits, besides the rows.
+    fn settings(&self) -> Settings;
 
     /// Returns the partial of each chunk, computed by the threads of a pool.
     ///
@@ -76,7 +86,12 @@ fn sourced_apart<S: OfRows + ?Sized>(
 }
 
 impl OfRows for Gram {
+    const NAME: &'static str = "gram";
     const TAKES_NULLS: bool = false;
+
+    fn settings(&self) -> Settings {
+        Vec::new()
+    }
 
     /// Where each thread has chunks of its own, it reads the rows for the digest block by block, between
     /// memory and the sums. Where all threads share a chunk, they would wait for that.
@@ -112,6 +127,16 @@ impl OfRows for Gram {
 }
 
 impl OfRows for TopRows {
+    const NAME: &'static str = "top";
+
+    fn settings(&self) -> Settings {
+        vec![
+            ("column", (self.column() as u64).into()),
+            ("kept", (self.kept() as u64).into()),
+            ("smallest", (self.end() == End::Smallest).into()),
+        ]
+    }
+
     fn leaves_of(
         &self,
         chunks: &[NumberedRows<'_>],
@@ -122,8 +147,14 @@ impl OfRows for TopRows {
 }
 
 macro_rules! of_rows_without_numbers {
-    ($($statistic:ty),*) => {$(
+    ($($name:literal: $statistic:ty, $settings:expr;)*) => {$(
         impl OfRows for $statistic {
+            const NAME: &'static str = $name;
+
+            fn settings(&self) -> Settings {
+                $settings(self)
+            }
+
             fn leaves_of(
                 &self,
                 chunks: &[NumberedRows<'_>],
@@ -136,11 +167,50 @@ macro_rules! of_rows_without_numbers {
     )*};
 }
 
-of_rows_without_numbers!(ColumnMoments, Distinct, ExponentHistogram, Histogram);
+of_rows_without_numbers! {
+    "moments": ColumnMoments, |moments: &Self| vec![("shifts", bits_of(moments.shifts()))];
+    "histogram": Histogram, |histogram: &Self| vec![("edges", edges_of(histogram.edges()))];
+    "exponents": ExponentHistogram, |_: &Self| Vec::new();
+    "distinct": Distinct, |distinct: &Self| {
+        vec![("precision", u64::from(distinct.precision()).into())]
+    };
+}
+
+/// Returns the digest of the bits of numbers, as a setting.
+fn bits_of(numbers: &[f64]) -> Setting {
+    Digest::of(bytemuck::cast_slice(numbers)).0.into()
+}
+
+/// Returns the setting of the edges that all columns have, or of those of each column.
+fn edges_of(edges: &[Vec<f64>]) -> Setting {
+    match edges {
+        [first, others @ ..] if others.iter().all(|other| other == first) => bits_of(first),
+        _ => {
+            let each = edges.iter().map(|edges| Digest::of(bytemuck::cast_slice(edges)).0);
+            Digest::of(each.collect::<Vec<_>>().as_flattened()).0.into()
+        }
+    }
+}
+
+/// Returns the moments about the median of each column among the first of these rows.
+///
+/// # Errors
+/// Those of [`ColumnMoments::near`].
+pub fn moments_near(rows: &Numbers<'_>) -> Result<ColumnMoments> {
+    ColumnMoments::near(&rows.rows()?.first(SHIFT_ROWS))
+}
+
+/// The same for the rows of files.
+///
+/// # Errors
+/// Those of [`Matrix::read`] and of [`moments_near`].
+pub fn moments_of_files(matrix: &Matrix) -> Result<ColumnMoments> {
+    moments_near(&matrix.read(0..matrix.rows().min(SHIFT_ROWS as u64))?)
+}
 
 /// A matrix on disk, of which a job folds chunks.
 struct Chunks {
-    matrix: Matrix,
+    matrix: Arc<Matrix>,
     takes_nulls: bool,
     finite_only: bool,
 }
@@ -234,7 +304,7 @@ fn numbers_of<'a, 'r>(read: &'a [(u64, Numbers<'r>)]) -> Vec<&'a Numbers<'r>> {
 }
 
 /// Pairs the partials of chunks with the digests of their rows.
-fn sourced<P>(partials: Vec<P>, rows: Vec<Digest>) -> Vec<Sourced<P>> {
+pub(super) fn sourced<P>(partials: Vec<P>, rows: Vec<Digest>) -> Vec<Sourced<P>> {
     partials.into_iter().zip(rows).map(|(partial, rows)| Sourced { partial, rows }).collect()
 }
 
@@ -251,13 +321,17 @@ fn near(
     starts.map(move |start| start..chunks.end.min(start.saturating_add(together)))
 }
 
+/// About how many operations some rows take, as for sums of products: each row takes two for eight bytes of a
+/// partial.
+pub(super) fn operations(statistic: &impl Statistic, rows: u64) -> u64 {
+    (statistic.partial_bytes() as u64 / 4).saturating_mul(rows)
+}
+
 /// The number of chunks that a statistic folds at a time.
 pub(super) fn at_once(statistic: &impl Statistic, job: &Job, threads: &ThreadPool) -> u64 {
-    let partial_bytes = statistic.partial_bytes().max(1) as u64;
-    // As for sums of products: each row takes two operations for eight bytes of a partial.
-    let operations = (partial_bytes / 4).saturating_mul(job.rows_of(0).end).max(1);
-    let each = (OPERATIONS_PER_THREAD / operations).clamp(1, CHUNKS_PER_THREAD_MAX);
-    let fitting = (PARTIAL_BYTES_MAX / partial_bytes).max(1);
+    let of_chunk = operations(statistic, job.rows_of(0).end).max(1);
+    let each = (OPERATIONS_PER_THREAD / of_chunk).clamp(1, CHUNKS_PER_THREAD_MAX);
+    let fitting = (PARTIAL_BYTES_MAX / statistic.partial_bytes().max(1) as u64).max(1);
     (threads.current_num_threads() as u64 * each).min(fitting)
 }
 
@@ -272,8 +346,17 @@ pub struct OfMatrix<S> {
 impl<S: OfRows> OfMatrix<S> {
     /// Returns the source of `job` over the rows of `matrix`, folded by `threads`.
     pub fn new(statistic: S, matrix: Matrix, job: Job, threads: ThreadPool) -> Self {
+        Self::of_shared(Arc::new(statistic), Arc::new(matrix), job, threads)
+    }
+
+    pub(super) fn of_shared(
+        statistic: Arc<S>,
+        matrix: Arc<Matrix>,
+        job: Job,
+        threads: ThreadPool,
+    ) -> Self {
         let chunks = Chunks { matrix, takes_nulls: S::TAKES_NULLS, finite_only: false };
-        Self { chunks, job, statistic: Arc::new(statistic), threads }
+        Self { chunks, job, statistic, threads }
     }
 
     /// Rejects a NaN or infinity with its file, row and column.
@@ -350,7 +433,13 @@ impl CrossOfMatrices {
     ///
     /// # Errors
     /// `InvalidArgument` when the numbers of rows differ, and those of [`Cross::new`].
-    pub fn new(x: Matrix, y: Matrix, job: Job, threads: ThreadPool) -> Result<Self> {
+    pub fn new(
+        x: impl Into<Arc<Matrix>>,
+        y: impl Into<Arc<Matrix>>,
+        job: Job,
+        threads: ThreadPool,
+    ) -> Result<Self> {
+        let (x, y) = (x.into(), y.into());
         if x.rows() != y.rows() {
             return Err(Error::invalid(format!(
                 "expected {} rows in Y, as many as in X, found {}",

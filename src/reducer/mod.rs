@@ -4,11 +4,13 @@
 #![doc = ""]
 #![doc = include_str!("SCALE.md")]
 
+mod arrays;
 mod checkpoints;
 mod coordinator;
 mod cursor;
 mod drive;
 mod job;
+mod leaves;
 mod matrices;
 mod message;
 mod orders;
@@ -23,10 +25,12 @@ mod stream;
 mod versions;
 mod worker;
 
+pub use arrays::{Arrays, ChunkOfArrays, Form, OfArrays};
 pub use checkpoints::{Checkpoints, Resumed};
 pub use cursor::WorkerCursor;
-pub use job::{Blocks, Job};
-pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};
+pub use job::{Blocks, Job, Settings};
+pub use leaves::leaf_portion;
+pub use matrices::{CrossOfMatrices, OfMatrix, OfRows, moments_near, moments_of_files};
 pub use own_rows::OwnRows;
 pub use policy::Policy;
 pub use portion::{Arrived, ArrivedNode, NodePartial, Portion};
@@ -34,7 +38,7 @@ pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
 pub use sourced::{Arriving, Sourced};
 pub use spool::{FoldedBlocks, Spool, WorkHooks};
-pub use stream::GramStream;
+pub use stream::{Begun, Stream};
 pub use versions::FileVersion;
 
 /// The coordinator and the workers of a job, their messages, and the loops that run them over a wire.

@@ -89,6 +89,21 @@ impl OwnRows {
         self.left_of_block(row) + later.saturating_mul(full).saturating_sub(shorter)
     }
 
+    /// Checks that a worker of the rank can begin at `row`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the next row that it owns.
+    pub fn check_begin(&self, row: u64) -> Result<()> {
+        match self.next_own(row) {
+            own if own == row => Ok(()),
+            own => Err(Error::invalid(format!(
+                "expected a first row that rank {} of {} owns, such as {own}, found {row}",
+                self.assignment.rank(),
+                self.assignment.world()
+            ))),
+        }
+    }
+
     /// Checks that the rank owns `count` rows from `row` on.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub struct Reduction<S: Statistic> {
 impl<S: Statistic> Reduction<S> {
     /// Returns a fold without any chunks.
     pub fn new(job: Job, statistic: Arc<S>) -> Self {
-        let tree = Tree::new(job.chunk_count());
+        let tree = job.tree();
         Self { job, statistic, tree, versions: Versions::default(), unverified: None }
     }
 
@@ -83,7 +83,7 @@ impl<S: Statistic> Reduction<S> {
 
     /// The statistic.
     #[must_use]
-    pub fn statistic(&self) -> &S {
+    pub fn statistic(&self) -> &Arc<S> {
         &self.statistic
     }
 

@@ -63,7 +63,7 @@ pub trait Source: Sync {
 ///
 /// # Errors
 /// Those of the source, with the chunks; `Interrupted` when `stop` returns true.
-pub fn fold_portion<S: Source>(
+pub fn fold_portion<S: Source + ?Sized>(
     job: &Job,
     source: &S,
     chunks: Range<u64>,

@@ -10,5 +10,6 @@ mod exact;
 mod forms;
 mod kernels;
 mod numbers;
+mod sums;
 mod tree;
 mod twin;

@@ -7,9 +7,10 @@ use std::fs;
 
 use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::Chunk;
+use headwater::fold::sums::Width;
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Partial, Rows,
-    Statistic, TopRows, Tree,
+    ArraySums, ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node,
+    Partial, Rows, Statistic, TopRows, Tree,
 };
 use headwater::plan::Plan;
 use headwater::reducer::{FileVersion, Job, Portion, Sourced};
@@ -41,13 +42,26 @@ fn numbers(special: bool) -> Vec<f64> {
     (0..ROWS as usize * COLUMNS).map(number).collect()
 }
 
-fn job(statistic: &str, chunk_rows: u64) -> Job {
+fn plan(statistic: &str) -> Plan {
     let mut what = Plan::new();
     what.add("statistic", statistic).unwrap();
     what.add("columns", COLUMNS as u64).unwrap();
     what.add("element", "f64").unwrap();
     what.add("data", *blake3::hash(b"rows").as_bytes()).unwrap();
-    Job::new(what, ROWS, chunk_rows).unwrap()
+    what
+}
+
+fn job(statistic: &str, chunk_rows: u64) -> Job {
+    Job::new(plan(statistic), ROWS, chunk_rows).unwrap()
+}
+
+/// A job whose leaves are some arrays.
+fn job_of_sums() -> Job {
+    let mut what = Plan::new();
+    what.add("statistic", "sums").unwrap();
+    what.add("data", "leaves").unwrap();
+    what.add("arrays", "\"grad\" float32 [2], \"loss\" float64 []").unwrap();
+    Job::of_arrays(what, 11).unwrap()
 }
 
 /// The portion of some chunks, of few where a partial is long. The golden file must hold its nodes.
@@ -57,7 +71,15 @@ fn case<S: Statistic>(
     statistic: &S,
     leaf: impl Fn(std::ops::Range<u64>) -> S::Partial,
 ) -> Case {
-    let job = job(name, CHUNK_ROWS);
+    case_of((name, job(name, CHUNK_ROWS)), chunks, statistic, leaf)
+}
+
+fn case_of<S: Statistic>(
+    (name, job): (&str, Job),
+    chunks: &[u64],
+    statistic: &S,
+    leaf: impl Fn(std::ops::Range<u64>) -> S::Partial,
+) -> Case {
     let mut tree = Tree::new(job.chunk_count());
     for &chunk in chunks {
         let partial = leaf(job.rows_of(chunk));
@@ -102,6 +124,8 @@ fn good() -> Vec<Case> {
     let exponents = ExponentHistogram::new(COLUMNS).unwrap();
     let distinct = Distinct::new(COLUMNS, 4).unwrap();
     let top = TopRows::new(COLUMNS, 1, 3, End::Largest).unwrap();
+    let parts = Job::of_parts(plan("moments"), 11, CHUNK_ROWS).unwrap();
+    let sums = ArraySums::new(vec![(2, Width::F32), (1, Width::F64)]).unwrap();
     vec![
         case("gram", &CHUNKS, &gram, |range| gram.leaf(&chunk(finite, &range)).unwrap()),
         case("gram-not-finite", &CHUNKS, &gram, |range| {
@@ -116,6 +140,15 @@ fn good() -> Vec<Case> {
         case("distinct", &CHUNKS, &distinct, |range| distinct.leaf(&rows(&range)).unwrap()),
         case("top", &CHUNKS, &top, |range| {
             top.leaf(&NumberedRows { first: range.start, rows: rows(&range) }).unwrap()
+        }),
+        // The rows of a part are not counted: this one has as many as its place says.
+        case_of(("parts", parts), &CHUNKS, &moments, |part| {
+            moments.leaf(&rows(&(0..part.start))).unwrap()
+        }),
+        case_of(("sums", job_of_sums()), &CHUNKS, &sums, |leaf| {
+            let number = unusual[leaf.start as usize];
+            let (loss, grad) = (number.to_le_bytes(), [number as f32, -2.5].map(f32::to_le_bytes));
+            sums.leaf(&vec![grad.as_flattened(), &loss[..]]).unwrap()
         }),
     ]
 }

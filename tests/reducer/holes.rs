@@ -1,6 +1,7 @@
 //! Regression tests: one for each defect that an earlier implementation of the fold had.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use headwater::fold::gram::Triangle;
 use headwater::fold::{
@@ -8,7 +9,7 @@ use headwater::fold::{
 };
 use headwater::matrix::{Element, Matrix, MatrixFormat};
 use headwater::reducer::{
-    GramStream, Job, OfMatrix, Portion, Reduction, Source, Sourced, fold_portion,
+    Arrays, Job, OfMatrix, Portion, Reduction, Source, Sourced, Stream, fold_portion,
 };
 use headwater::{Digest, ErrorKind};
 
@@ -153,8 +154,10 @@ fn nonfinite_rows_have_the_same_bits_from_ranks_streams_and_files() {
     // From one rank to another, and by a checkpoint.
     assert_eq!(whole(&[portion(&job, &data, 2..4), portion(&job, &data, 0..2)]), expected);
     // Pushed, as activations are.
-    let mut stream = GramStream::new(job.clone(), (COLUMNS, Element::F64), 0, threads()).unwrap();
-    stream.push(Values::F64(&data), COLUMNS, &|| false).unwrap();
+    let gram = Arc::new(Gram::new(COLUMNS).unwrap());
+    let form = Arrays::of_x(COLUMNS, Element::F64);
+    let mut stream = Stream::new(job.clone(), form, gram, 0, Some(2)).unwrap();
+    stream.push(&[(Values::F64(&data), COLUMNS)], &|| false).unwrap();
     assert_eq!(whole(&[stream.portion().unwrap()]), expected);
     // Read from a file.
     let folder = Folder::new("not-finite");

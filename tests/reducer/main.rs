@@ -11,6 +11,7 @@ mod matrix;
 mod messages;
 #[cfg(feature = "prepare")]
 mod parquet;
+mod parts;
 mod round_robin;
 mod safetensors;
 #[path = "../shared/simulated_disk.rs"]

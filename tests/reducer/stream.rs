@@ -1,25 +1,33 @@
 //! Rows that come in pieces: the bits of those that lie in one place.
 
+use std::sync::Arc;
+
 use half::{bf16, f16};
 use headwater::ErrorKind;
-use headwater::fold::Values;
+use headwater::fold::{Gram, Values};
 use headwater::matrix::Element;
-use headwater::reducer::{GramStream, Job};
+use headwater::reducer::{Arrays, Job, Stream};
 use proptest::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{COLUMNS, bits, job, plainly, portion, reduction, rows};
 
-fn threads(count: usize) -> ThreadPool {
-    ThreadPoolBuilder::new().num_threads(count).build().unwrap()
+fn stream_of(
+    job: &Job,
+    element: Element,
+    first_row: u64,
+    threads: usize,
+) -> headwater::Result<Stream<Gram>> {
+    let gram = Arc::new(Gram::new(COLUMNS).unwrap());
+    let form = Arrays::of_x(COLUMNS, element);
+    Stream::new(job.clone(), form, gram, first_row, Some(threads))
 }
 
-fn stream(job: &Job, first_row: u64, count: usize) -> headwater::Result<GramStream> {
-    GramStream::new(job.clone(), (COLUMNS, Element::F64), first_row, threads(count))
+fn stream(job: &Job, first_row: u64, threads: usize) -> headwater::Result<Stream<Gram>> {
+    stream_of(job, Element::F64, first_row, threads)
 }
 
-fn push(stream: &mut GramStream, rows: &[f64]) -> headwater::Result<()> {
-    stream.push(Values::F64(rows), COLUMNS, &|| false)
+fn push(stream: &mut Stream<Gram>, rows: &[f64]) -> headwater::Result<()> {
+    stream.push(&[(Values::F64(rows), COLUMNS)], &|| false)
 }
 
 /// What is wrong with a call.
@@ -93,8 +101,8 @@ fn narrow_rows_widen_exactly() {
         (Element::F16, Values::F16(&half)),
         (Element::Bf16, Values::Bf16(&brain)),
     ] {
-        let mut stream = GramStream::new(job.clone(), (COLUMNS, element), 0, threads(1)).unwrap();
-        stream.push(values, COLUMNS, &|| false).unwrap();
+        let mut stream = stream_of(&job, element, 0, 1).unwrap();
+        stream.push(&[(values, COLUMNS)], &|| false).unwrap();
         let mut whole = reduction(&job);
         whole.receive(&stream.portion().unwrap()).unwrap();
         assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &wide)), "{element:?}");
@@ -111,10 +119,10 @@ fn rows_that_do_not_fit_the_job_are_rejected_and_change_nothing() {
     let narrow = [0.0_f32; COLUMNS];
     let none = || false;
     refused(
-        stream.push(Values::F32(&narrow), COLUMNS, &none),
+        stream.push(&[(Values::F32(&narrow), COLUMNS)], &none),
         "expected rows of 3 columns of f64 as in the job, found 3 of f32",
     );
-    refused(stream.push(Values::F64(&[0.0; 4]), 4, &none), "found 4 of f64");
+    refused(stream.push(&[(Values::F64(&[0.0; 4]), 4)], &none), "found 4 of f64");
     refused(push(&mut stream, &[0.0; COLUMNS + 1]), "found 1 numbers after row 1");
     refused(
         push(&mut stream, &data[10 * COLUMNS..]),
@@ -132,7 +140,7 @@ fn a_stopped_stream_reports_its_next_row() {
     let mut stream = stream(&job, 0, 1).unwrap();
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 2;
-    let error = stream.push(Values::F64(&data), COLUMNS, &stop).unwrap_err();
+    let error = stream.push(&[(Values::F64(&data), COLUMNS)], &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     let next = stream.next_row() as usize;
     assert!(0 < next && next < 1000, "{next}");

@@ -16,13 +16,10 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::columns::{ColumnSummary, Counts, MomentSums, Ranking, Registers, SignExponents};
 use crate::fold::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, Statistic, TopRows};
 use crate::matrix::Matrix;
-use crate::reducer::{Job, OfMatrix, OfRows, Source};
+use crate::reducer::{Job, OfMatrix, OfRows, Source, moments_of_files};
 
 /// The operations for each number of a column, about.
 const OPERATIONS: f64 = 10.0;
-
-/// The first rows, from which a shift is taken by default.
-const SHIFT_ROWS: u64 = 1024;
 
 /// How many columns a warning names.
 const COLUMNS_SHOWN: usize = 20;
@@ -123,19 +120,15 @@ impl Column {
     }
 }
 
-/// The settings of a job besides those of its rows.
-type Settings = Vec<(&'static str, crate::plan::Setting)>;
-
-/// Opens a job over one matrix; `statistic` returns the statistic and its settings.
+/// Opens a job over one matrix; `statistic` returns the statistic.
 fn open<S: OfRows>(
     rows: &RowsArgs,
     threads: ThreadPool,
-    name: &str,
-    statistic: impl FnOnce(&Matrix) -> Result<(S, Settings)>,
+    statistic: impl FnOnce(&Matrix) -> Result<S>,
 ) -> Result<(Job, OfMatrix<S>)> {
     let matrix = rows.open()?;
-    let (statistic, settings) = statistic(&matrix)?;
-    let job = rows.job(name, &matrix, &settings)?;
+    let statistic = statistic(&matrix)?;
+    let job = rows.job(S::NAME, &matrix, &statistic.settings())?;
     Ok((job.clone(), OfMatrix::new(statistic, matrix, job, threads)))
 }
 
@@ -165,11 +158,6 @@ fn output_of_columns<S: OfRows>(
     output_of(&**source.statistic(), partial, columns)
 }
 
-/// Returns the digest of the bits of numbers, as a setting.
-fn bits_setting(numbers: &[f64]) -> crate::plan::Setting {
-    Digest::of(bytemuck::cast_slice(numbers)).0.into()
-}
-
 /// Returns a number as JSON; text if it is not finite, for which JSON has no numbers.
 fn number(value: f64) -> Value {
     match value {
@@ -187,20 +175,12 @@ fn known(value: f64) -> Value {
 
 impl MomentsArgs {
     fn statistic(&self, matrix: &Matrix) -> Result<ColumnMoments> {
-        let columns = matrix.columns();
         match self.shift.as_deref() {
             None => {
-                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS)).map_err(suggest_shift);
-                let first =
-                    first.context(|| "without --shift, the shift is taken from the first rows")?;
-                ColumnMoments::near(&first.rows()?)
+                let moments = moments_of_files(matrix).map_err(suggest_shift);
+                moments.context(|| "without --shift, the shift is taken from the first rows")
             }
-            Some(&[one]) => ColumnMoments::new(vec![one; columns]),
-            Some(shifts) if shifts.len() == columns => ColumnMoments::new(shifts.to_vec()),
-            Some(shifts) => Err(Error::invalid(format!(
-                "expected one shift, or one for each of {columns} columns, found {}",
-                shifts.len()
-            ))),
+            Some(shifts) => ColumnMoments::about(shifts, matrix.columns()),
         }
     }
 }
@@ -242,11 +222,7 @@ impl StatisticCommand for MomentsArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        open(&self.rows, threads, "moments", |matrix| {
-            let moments = self.statistic(matrix)?;
-            let shifts = bits_setting(moments.shifts());
-            Ok((moments, vec![("shifts", shifts)]))
-        })
+        open(&self.rows, threads, |matrix| self.statistic(matrix))
     }
 
     fn chunk_operations(&self, source: &Self::Source) -> f64 {
@@ -297,10 +273,7 @@ impl StatisticCommand for HistogramArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        open(&self.rows, threads, "histogram", |matrix| {
-            let histogram = Histogram::new(vec![self.edges.clone(); matrix.columns()])?;
-            Ok((histogram, vec![("edges", bits_setting(&self.edges))]))
-        })
+        open(&self.rows, threads, |matrix| Histogram::of_all(matrix.columns(), &self.edges))
     }
 
     fn chunk_operations(&self, source: &Self::Source) -> f64 {
@@ -335,9 +308,7 @@ impl StatisticCommand for ExponentsArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        open(&self.rows, threads, "exponents", |matrix| {
-            Ok((ExponentHistogram::new(matrix.columns())?, Settings::new()))
-        })
+        open(&self.rows, threads, |matrix| ExponentHistogram::new(matrix.columns()))
     }
 
     fn chunk_operations(&self, source: &Self::Source) -> f64 {
@@ -383,10 +354,7 @@ impl StatisticCommand for DistinctArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        open(&self.rows, threads, "distinct", |matrix| {
-            let distinct = Distinct::new(matrix.columns(), self.precision)?;
-            Ok((distinct, vec![("precision", u64::from(self.precision).into())]))
-        })
+        open(&self.rows, threads, |matrix| Distinct::new(matrix.columns(), self.precision))
     }
 
     fn chunk_operations(&self, source: &Self::Source) -> f64 {
@@ -419,14 +387,8 @@ impl StatisticCommand for TopArgs {
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         let end = if self.smallest { End::Smallest } else { End::Largest };
-        open(&self.rows, threads, "top", |matrix| {
-            let column = self.column.of(matrix)?;
-            let settings = vec![
-                ("column", (column as u64).into()),
-                ("kept", (self.count as u64).into()),
-                ("smallest", self.smallest.into()),
-            ];
-            Ok((TopRows::new(matrix.columns(), column, self.count, end)?, settings))
+        open(&self.rows, threads, |matrix| {
+            TopRows::new(matrix.columns(), self.column.of(matrix)?, self.count, end)
         })
     }
 

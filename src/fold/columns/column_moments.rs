@@ -1,12 +1,12 @@
 //! Count, range and the first four moments of each column.
 
-use crate::bytes::{filled, reserve};
+use crate::bytes::{copied, filled, reserve};
 use crate::error::{Error, Result};
 
 use super::words;
 use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
-use crate::fold::statistic::{Partial, Statistic, add, canonical, same_count};
+use crate::fold::statistic::{Partial, Statistic, TryClone, add, canonical, same_count};
 
 /// The words of a column in a partial: four counts, minimum, maximum, four sums.
 const COLUMN_WORDS: usize = 10;
@@ -100,6 +100,21 @@ impl ColumnMoments {
             Some(column) => Err(Error::invalid(format!(
                 "expected a finite shift for column {column}, found {}",
                 shifts[column]
+            ))),
+        }
+    }
+
+    /// Returns the statistic about one shift for all of `columns` columns, or about one for each.
+    ///
+    /// # Errors
+    /// As [`ColumnMoments::new`], for another number of shifts, and `LimitExceeded` when memory runs out.
+    pub fn about(shifts: &[f64], columns: usize) -> Result<Self> {
+        match shifts {
+            [one] => Self::new(filled(*one, columns)?),
+            _ if shifts.len() == columns => Self::new(copied(shifts)?),
+            _ => Err(Error::invalid(format!(
+                "expected one shift, or one for each of {columns} columns, found {}",
+                shifts.len()
             ))),
         }
     }
@@ -300,6 +315,12 @@ impl Partial for MomentSums {
     fn same_bits(&self, other: &Self) -> bool {
         let words = |sums: &Self| sums.columns.iter().map(ColumnSums::words).collect::<Vec<_>>();
         self.rows == other.rows && words(self) == words(other)
+    }
+}
+
+impl TryClone for MomentSums {
+    fn try_clone(&self) -> Result<Self> {
+        Ok(Self { rows: self.rows, columns: copied(&self.columns)? })
     }
 }
 

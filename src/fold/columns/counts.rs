@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::bytes::{filled, reserve};
+use crate::bytes::{copied, filled, reserve};
 use crate::error::{Error, Result};
 
 use super::words;
-use crate::fold::statistic::Partial;
+use crate::fold::statistic::{Partial, TryClone};
 
 /// The most counts: 512 MiB.
 const COUNTS_MAX: usize = 1 << 26;
@@ -62,6 +62,12 @@ pub(super) fn check_counts(bins: impl Iterator<Item = usize>) -> Result<usize> {
         count => Err(Error::limit(format!(
             "expected at most {COUNTS_MAX} counts, found {count}; take fewer columns or bins"
         ))),
+    }
+}
+
+impl TryClone for Counts {
+    fn try_clone(&self) -> Result<Self> {
+        copied(&self.0).map(Self)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Estimates of the distinct numbers of each column, by HyperLogLog.
 
-use crate::bytes::{filled, reserve};
+use crate::bytes::{copied, filled, reserve};
 use crate::error::{Error, Result};
 
 use super::words::check_length;
 use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
-use crate::fold::statistic::{Partial, Statistic, canonical, same_count};
+use crate::fold::statistic::{Partial, Statistic, TryClone, canonical, same_count};
 
 /// The most registers of all columns: 256 MiB.
 const REGISTERS_MAX: usize = 1 << 28;
@@ -61,6 +61,12 @@ impl Distinct {
     #[must_use]
     pub fn column_count(&self) -> usize {
         self.columns
+    }
+
+    /// Returns p: a column has `2^p` registers.
+    #[must_use]
+    pub fn precision(&self) -> u32 {
+        self.precision
     }
 
     /// Estimates the number of distinct numbers in each column.
@@ -143,6 +149,12 @@ impl Partial for Registers {
 
     fn same_bits(&self, other: &Self) -> bool {
         self == other
+    }
+}
+
+impl TryClone for Registers {
+    fn try_clone(&self) -> Result<Self> {
+        copied(&self.0).map(Self)
     }
 }
 

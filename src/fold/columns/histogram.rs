@@ -61,6 +61,16 @@ impl Histogram {
         Ok(Self { starts: starts.collect(), edges, count })
     }
 
+    /// Returns the statistic with the same edges for all of `columns` columns.
+    ///
+    /// # Errors
+    /// As [`Histogram::new`].
+    pub fn of_all(columns: usize, edges: &[f64]) -> Result<Self> {
+        // Before room is made for them.
+        check_counts([columns.saturating_mul(edges.len() + OUTSIDE - 1)].into_iter())?;
+        Self::new(vec![edges.to_vec(); columns])
+    }
+
     /// Returns the edges of each column.
     #[must_use]
     pub fn edges(&self) -> &[Vec<f64>] {

@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 
+use crate::bytes::copied;
 use crate::error::{Error, Result};
 
 use super::words;
 use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
-use crate::fold::statistic::{Partial, Statistic, same_count};
+use crate::fold::statistic::{Partial, Statistic, TryClone, same_count};
 
 /// The most rows that a statistic keeps.
 const KEPT_MAX: usize = 1 << 20;
@@ -89,6 +90,18 @@ impl TopRows {
         self.column
     }
 
+    /// Returns the number of rows that are kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Returns the end from which rows are kept.
+    #[must_use]
+    pub fn end(&self) -> End {
+        self.end
+    }
+
     fn ranking(&self, rows: Vec<RankedRow>) -> Ranking {
         Ranking { rows, kept: self.kept, end: self.end }
     }
@@ -127,6 +140,12 @@ impl Partial for Ranking {
     fn same_bits(&self, other: &Self) -> bool {
         let bits = |row: &RankedRow| (row.value.to_bits(), row.row);
         self.rows.iter().map(bits).eq(other.rows.iter().map(bits))
+    }
+}
+
+impl TryClone for Ranking {
+    fn try_clone(&self) -> Result<Self> {
+        Ok(Self { rows: copied(&self.rows)?, ..*self })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The partials of products: a packed triangle and a rectangle.
 
-use crate::bytes::{append, reserve};
+use crate::bytes::{copied, reserve};
 use crate::environment::in_default_environment;
 use crate::error::{Context, Error, Result};
 use crate::fold::node::Node;
@@ -98,9 +98,7 @@ macro_rules! of_sums {
 
         impl TryClone for $partial {
             fn try_clone(&self) -> Result<Self> {
-                let mut sums = Vec::new();
-                append(&mut sums, &self.0)?;
-                Ok(Self(sums))
+                copied(&self.0).map(Self)
             }
         }
 
