@@ -32,7 +32,7 @@ MAXTEXT := .venv-maxtext
 TORCH_INDEX ?=
 TORCH := .venv-torch
 
-.PHONY: help setup demo check test test-arrayrecord test-burn test-maxtext test-torch mutants-python mutants-rust \
+.PHONY: help setup demo check test test-arrayrecord test-burn test-engines test-maxtext test-torch mutants-python mutants-rust \
 	bench lint lint-burn clean-demo
 
 help: ## list what can be made
@@ -124,6 +124,16 @@ $(TORCH)/.tools: tests/pytorch/requirements.txt $(VENV)/.tools
 
 test-torch: setup $(TORCH)/.tools ## run the tests of the adaptor for PyTorch against PyTorch itself
 	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py tests/python/test_torch_sum.py
+
+ENGINES := .venv-engines
+$(ENGINES)/.tools: tests/engines/requirements.txt $(VENV)/.tools
+	@test -x $(ENGINES)/bin/python || $(BIN)/python -m venv $(ENGINES)
+	@echo "installing Dask, Ray, Spark and Beam into $(ENGINES) (1.5 GB)"
+	@$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-engines: setup $(ENGINES)/.tools ## fold by Dask, Ray, Spark and Beam; Spark needs Java
+	PYTHONPATH=$(CURDIR)/python $(ENGINES)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_examples.py -k engines
 
 # The share of the changes that are tried: each Nth; 1 takes hours.
 SHARE ?= 6
