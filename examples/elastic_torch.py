@@ -55,7 +55,7 @@ def loss_of(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def train(store: str, task: str, folder: Path, steps: int, device: torch.device) -> str:
     """Trains up to a step; returns the digest of the losses and parameters."""
-    total = TreeSum(MICROBATCHES)
+    own = TreeSum(MICROBATCHES).numbers
     settings: dict[str, Any] = {
         "tasks": [task],
         "default_batch_size": MICROBATCH_SIZE,
@@ -63,8 +63,7 @@ def train(store: str, task: str, folder: Path, steps: int, device: torch.device)
     }
     # A microbatch is what a rank would have of as many: so all processes have one global batch.
     samplers = [
-        headwater.Sampler(store, number, MICROBATCHES, num_threads=1, **settings)
-        for number in total.numbers
+        headwater.Sampler(store, number, MICROBATCHES, num_threads=1, **settings) for number in own
     ]
     torch.manual_seed(0)
     model = Model(len(headwater.Store(store).column_embeddings())).to(device)
@@ -90,7 +89,7 @@ def train(store: str, task: str, folder: Path, steps: int, device: torch.device)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         optimizer.step()
-        if step % SAVED_EVERY == 0 and total.numbers.start == 0:
+        if step % SAVED_EVERY == 0 and own.start == 0:
             state = {
                 "losses": losses,
                 "model": model.state_dict(),
@@ -103,7 +102,8 @@ def train(store: str, task: str, folder: Path, steps: int, device: torch.device)
     digest = hashlib.sha256(repr(losses).encode())
     for parameter in parameters:
         digest.update(parameter.detach().cpu().numpy().tobytes())
-    print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}", file=sys.stderr)
+    if losses:
+        print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}", file=sys.stderr)
     return digest.hexdigest()[:16]
 
 

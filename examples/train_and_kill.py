@@ -98,9 +98,11 @@ def commands_of_ranks(command: list[str | Path]) -> list[list[str | Path]]:
 def running(command: list[str | Path], **options: Any) -> Iterator[subprocess.Popen]:
     """Starts a process, which ends with the `with` block at the latest."""
     TERMINATION.is_starting = True
-    process = subprocess.Popen(command, **options)
     try:
+        process = subprocess.Popen(command, **options)
+    finally:
         TERMINATION.is_starting = False
+    try:
         TERMINATION.check()
         yield process
     finally:

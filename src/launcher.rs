@@ -117,7 +117,7 @@ pub(crate) struct Launched {
     rank: u32,
     /// The number of ranks, if the launcher tells it.
     size: Option<u32>,
-    /// The number of ranks on this machine, if the launcher tells it; only Python asks for it.
+    /// The number of ranks on this machine, if the launcher tells it. Only Python asks for it.
     #[cfg_attr(not(feature = "python"), allow(dead_code))]
     local_size: Option<u32>,
 }
@@ -145,7 +145,7 @@ impl Launched {
     }
 
     /// The number of ranks, if the launcher tells it.
-    #[cfg(feature = "python")]
+    #[cfg(any(feature = "python", test))]
     pub(crate) fn size(self) -> Option<u32> {
         self.size
     }
@@ -157,7 +157,7 @@ impl Launched {
     }
 
     /// The name of the launcher.
-    #[cfg(feature = "python")]
+    #[cfg(any(feature = "python", test))]
     pub(crate) fn launcher(self) -> &'static str {
         self.launcher.name
     }
@@ -227,7 +227,7 @@ mod tests {
             ("torchrun", vec![("RANK", "2"), ("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "none")]),
         ] {
             let found = launched(&variables).expect(name);
-            assert_eq!((found.launcher.name, found.rank, found.size), (name, 2, Some(4)));
+            assert_eq!((found.launcher(), found.rank(), found.size()), (name, 2, Some(4)));
             assert!(found.check_connected(4, "").is_ok());
             let alone = found.check_connected(1, "use another").unwrap_err().to_string();
             assert!(alone.contains(&format!("rank 2 of 4 that {name} started")), "{alone}");

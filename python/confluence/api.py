@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeGuard
 
 import headwater
 from confluence import (
@@ -28,7 +28,7 @@ from confluence.baselines import Baseline
 from confluence.config import Config, ConfigError, Data, load
 from confluence.draft import MINUTES, Draft, init
 from confluence.feed import open_sampler
-from confluence.parallel import Processes
+from confluence.parallel import Processes as Processes
 from confluence.prediction import Prediction, Seed
 from confluence.results import Results
 from confluence.run import Run
@@ -97,6 +97,9 @@ def train(
     """
     set_deterministic_flags()
     with status.emptied_at_end():
+        processes = processes or Processes.launched()
+        if _is_store(config, tasks, minutes):
+            check_is_alone(processes, config)
         settings = _settings(config, Path(out), tasks, minutes, resume=resume)
         memory.report_missing_tunables()
         if start_from is not None:
@@ -106,9 +109,32 @@ def train(
                 settings.optimizer, start_from=os.fspath(start_from), start_digest=digest
             )
             settings = dataclasses.replace(settings, optimizer=start)
-        processes = processes or Processes.launched()
         training.train(settings, Path(out), processes, resume=resume, profile=profile)
     return Run(out)
+
+
+def check_is_alone(processes: Processes, store: Any) -> None:
+    """Refuses a store in place of a configuration for several processes.
+
+    Raises:
+        ConfigError: There are several.
+    """
+    if processes.count > 1:
+        raise ConfigError(
+            f"expected a configuration for {processes.count} processes, found a store, for which "
+            f"each would choose its own; write one first with `confluence init {store} --out FILE` "
+            "and name it: --config FILE"
+        )
+
+
+def _is_store(
+    config: Any, tasks: str | Sequence[str], minutes: float | None
+) -> TypeGuard[str | os.PathLike[str]]:
+    """Returns whether `train` was called with a store, for which it chooses the configuration."""
+    if isinstance(config, Config | Draft):
+        return False
+    is_chosen = bool(tasks) or minutes is not None
+    return is_chosen or (Path(config) / "metadata.json").exists()
 
 
 def _settings(
@@ -120,9 +146,7 @@ def _settings(
     resume: bool,
 ) -> Config:
     """Returns the configuration that `train` was called with, or the one for its store."""
-    if not isinstance(config, Config | Draft) and (
-        tasks or minutes is not None or (Path(config) / "metadata.json").exists()
-    ):
+    if _is_store(config, tasks, minutes):
         if resume:
             raise ConfigError(
                 "expected the configuration of the run with resume=True, found a store, for which "

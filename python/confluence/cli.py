@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import json
 import logging
@@ -181,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     train.add_argument(
         "--coordinator", metavar="HOST:PORT",
-        help="where rank 0 listens; required with --processes",
+        help="where rank 0 listens; required for several processes without a launcher",
     )  # fmt: skip
     train.add_argument(
         "--profile", metavar="A:B", help="trace the steps A to B into FOLDER/profile, for xprof"
@@ -290,18 +291,13 @@ def _train(args: argparse.Namespace) -> int:
     from headwater._headwater import launched
 
     found = launched() if args.rank is None else None
-    rank = args.rank or (found[1] if found else 0)
-    StatusLine(is_leader=rank == 0).show("starting")
+    StatusLine(is_leader=(found[1] if found else args.rank or 0) == 0).show("starting")
     from confluence import api, config, run_folder, tables
 
     cli_draft.check_options(args)
     processes = _processes(args)
-    if args.store is not None and processes.count > 1:
-        raise config.ConfigError(
-            f"expected a configuration for the {processes.count} launched processes, found a "
-            "store, for which each would choose its own; write one first with `confluence init "
-            f"{args.store} --out FILE` and name it with --config FILE"
-        )
+    if args.store is not None:
+        api.check_is_alone(processes, args.store)
     profile = _steps_to_profile(args.profile)
     if args.store is None:
         settings = _loaded(args)
@@ -333,18 +329,25 @@ def _processes(args: argparse.Namespace) -> Processes:
     from confluence import config, rollcall
     from confluence.parallel import Processes
 
-    if (args.processes, args.rank, args.coordinator) == (None, None, None):
-        return Processes.launched()
-    count, rank = args.processes or 1, args.rank or 0
-    if count > 1:
-        if args.coordinator is None:
-            raise config.ConfigError(
-                f"expected --coordinator HOST:PORT with --processes {count}, found none"
-            )
+    found = Processes()
+    if args.processes != 1 and None in (args.processes, args.rank, args.coordinator):
+        found = Processes.launched()
+    count = found.count if args.processes is None else args.processes
+    rank = found.rank if args.rank is None else args.rank
+    if found.count not in (1, count):
+        raise config.ConfigError(
+            f"expected --processes {found.count}, as many as {found.launcher} started, or 1 to "
+            f"train alone, found {count}"
+        )
+    if args.coordinator is None and count > 1 == found.count:
+        raise config.ConfigError(
+            f"expected --coordinator HOST:PORT with --processes {count}, found none"
+        )
+    if args.coordinator is not None:
         rollcall.address(args.coordinator)
     if not 0 <= rank < count:
         raise config.ConfigError(f"expected a --rank from 0 to {count - 1}, found {rank}")
-    return Processes(count, rank, args.coordinator)
+    return dataclasses.replace(found, count=count, rank=rank, coordinator=args.coordinator)
 
 
 def _loaded(args: argparse.Namespace) -> Config:

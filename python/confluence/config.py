@@ -553,9 +553,16 @@ def _check(config: Config) -> None:
         found = sections["optimizer"][name]
         if found >= 1:
             raise ConfigError(
-                f"expected less than 1 for optimizer.{name}, found {found}: the mean would never "
-                "change"
+                f"expected less than 1 for optimizer.{name}, found {found}: the running mean "
+                "would never change"
             )
+    if config.optimizer.schedule == "constant" and (
+        config.optimizer.final_share != Optimizer.final_share
+    ):
+        raise ConfigError(
+            "expected no optimizer.final_share with optimizer.schedule='constant', whose rates do "
+            f"not fall, found {config.optimizer.final_share}; leave one of them out"
+        )
     _check_microbatches(config)
     if config.optimizer.patience and not config.run.evaluate_every:
         raise ConfigError(

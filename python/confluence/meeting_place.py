@@ -59,9 +59,10 @@ class Noted:
     def look(self) -> str | None:
         """Returns the address that is in the file."""
         try:
-            return self._file.read_text().strip()
-        except OSError:
+            found = self._file.read_text()
+        except (OSError, UnicodeError):
             return None
+        return found if ":" in found else None
 
     @contextmanager
     def open(self) -> Iterator[str]:
@@ -77,7 +78,9 @@ class Noted:
         try:
             yield address
         finally:
-            self._file.unlink(missing_ok=True)
+            # Another start of the run may have written its own.
+            if self.look() == address:
+                self._file.unlink(missing_ok=True)
 
 
 def _own_address() -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +22,9 @@ from confluence.rollcall import JoinError
 from headwater._headwater import launched
 
 _MOST_KIND_BYTES = 128
-# A rank that is gone is noticed sooner; then the process has ended.
-_NOTICED_AFTER_SECONDS = 2.0
-_NOTICED_BY_JAX_SECONDS = 60
+# JAX ends all processes without a word that helps; `Peers` notices sooner who is silent, and
+# whether the processes that have ended have to wait for one that writes results.
+_LATER_SECONDS, _MUCH_LATER_SECONDS = 60, 7 * 86_400
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,8 @@ class Processes:
     coordinator: str | None = None
     # Without a coordinator: whether rank 0 needs no address that other machines reach.
     is_on_one_machine: bool = False
+    # What started the processes, if that is known.
+    launcher: str = ""
 
     @classmethod
     def launched(cls) -> Processes:
@@ -52,12 +51,12 @@ class Processes:
         if found is None:
             return cls()
         launcher, rank, count, is_on_one_machine = found
-        if count is None and rank:
+        if count is None:
             raise JoinError(
                 f"expected {launcher} to tell the number of ranks, found rank {rank} alone; add "
-                "--processes N --rank R --coordinator HOST:PORT"
+                "--processes N --rank R --coordinator HOST:PORT, or --processes 1 to train alone"
             )
-        return cls(count or 1, rank, None, is_on_one_machine)
+        return cls(count, rank, None, is_on_one_machine, launcher)
 
     def join(self, timeout_seconds: int, meeting: rollcall.Meeting, folder: Path) -> Peers:
         """Waits for the other processes, whose identities must be equal; returns what watches them.
@@ -65,12 +64,25 @@ class Processes:
         Raises:
             JoinError: A process did not connect, or would run something else.
         """
+        if jax.distributed.is_initialized():
+            raise JoinError(
+                "expected one training in each process of several, found another one; start "
+                "other processes for it"
+            )
         place = (
             Noted(folder, is_on_one_machine=self.is_on_one_machine)
             if self.coordinator is None
             else Told(self.coordinator)
         )
-        met = rollcall.call(self.rank, self.count, place, meeting, timeout_seconds)
+        try:
+            met = rollcall.call(self.rank, self.count, place, meeting, timeout_seconds)
+        except JoinError as error:
+            if not self.launcher:
+                raise
+            raise JoinError(
+                f"{error}; this process is rank {self.rank} of {self.count} that {self.launcher} "
+                "started: to train alone in it, say --processes 1"
+            ) from None
         try:
             self._initialize(met.coordinator, timeout_seconds)
         except BaseException:
@@ -92,9 +104,11 @@ class Processes:
                 # Otherwise it listens at all addresses of the machine.
                 coordinator_bind_address=coordinator,
                 initialization_timeout=timeout_seconds,
-                # Later than `Peers`, which says who is silent.
-                heartbeat_timeout_seconds=timeout_seconds + _NOTICED_BY_JAX_SECONDS,
-                shutdown_timeout_seconds=timeout_seconds,
+                # It would take a device by the number of the process on its machine, also where
+                # the launcher shows each process its own alone.
+                cluster_detection_method="deactivate",
+                heartbeat_timeout_seconds=timeout_seconds + _LATER_SECONDS,
+                shutdown_timeout_seconds=_MUCH_LATER_SECONDS,
             )
         except (RuntimeError, ValueError) as error:
             raise JoinError(
@@ -102,36 +116,6 @@ class Processes:
                 f"{coordinator}: {error}; start rank 0 there, and check that its port "
                 "is reachable"
             ) from None
-
-    @contextmanager
-    def exit_on_error(self, expected: type[Exception]) -> Iterator[None]:
-        """Ends a failing process of several at once, without waiting for the others.
-
-        They notice that it is gone. An orderly end would wait for them: to write their part of a
-        checkpoint, and to shut down. An `expected` error, which all processes raise, passes.
-        """
-        try:
-            yield
-        except expected:
-            raise
-        except Exception as error:
-            if self.count == 1:
-                raise
-            # Whatever waits for another rank fails when that is gone. `Peers` says so, and ends the
-            # process.
-            time.sleep(_NOTICED_AFTER_SECONDS)
-            if isinstance(error, OSError) or _has_remedy(error):
-                print(f"confluence: rank {self.rank}: {error}", file=sys.stderr)
-            else:
-                traceback.print_exc()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
-
-
-def _has_remedy(error: Exception) -> bool:
-    """Returns whether the error is of headwater or confluence: its message says what to do."""
-    return type(error).__module__.partition(".")[0] in ("confluence", "headwater")
 
 
 def warn_of_unlike_processes() -> None:

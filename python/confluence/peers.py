@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from confluence.config import ConfigError
 from confluence.rollcall import line, parsed
 
 # A rank whose threads run says something this often.
@@ -23,14 +25,19 @@ _BEAT_SECONDS = 1.0
 # The longest that a rank may be silent, whatever else it may take its time for.
 _MOST_SILENT_SECONDS = 100.0
 _MAX_LINE_BYTES = 1 << 16
+# As long as a rank that is gone may take to be noticed.
+_NOTICED_SECONDS = 2.0
+# As long as the last words of a rank may take to arrive.
+_LAST_WORDS_SECONDS = 0.2
+_CONTINUE = "continue with --resume, also with another number of processes"
 
 
 def exit_with(message: str) -> None:
     """Prints a message and ends the process, whatever its other threads wait for."""
-    print(message, file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+    try:
+        os.write(2, f"{message}\n".encode())
+    finally:
+        os._exit(1)
 
 
 class _Peer:
@@ -77,11 +84,16 @@ class Peers:
         self._steps_begun = 0
         # The most steps that a rank has begun, and since when.
         self._most, self._most_since = 0, time.monotonic()
+        # Whether rank 0 does something that the others do not, so that it may be late.
+        self._is_unhurried = False
         self._peers: dict[int, _Peer] = {}
         self._is_closed = threading.Event()
         self._selector = selectors.DefaultSelector()
         for other, connection in connections.items():
             connection.setblocking(False)
+            with suppress(OSError):
+                # A lost rank is told without delay; a pair of sockets of one machine has none.
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._peers[other] = _Peer(connection, time.monotonic())
             self._selector.register(connection, selectors.EVENT_READ, other)
         self._thread = threading.Thread(target=self._run, name="peers", daemon=True)
@@ -91,6 +103,45 @@ class Peers:
     def begin_step(self) -> None:
         """Says that this rank begins a step, for which the ranks wait for each other."""
         self._steps_begun += 1
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """While it lasts no rank is late: rank 0 writes results, and the others go on or wait."""
+        self._is_unhurried = True
+        try:
+            yield
+        finally:
+            self._most_since = time.monotonic()
+            self._is_unhurried = False
+
+    @contextmanager
+    def exit_on_error(self, expected: type[Exception]) -> Iterator[None]:
+        """Ends a failing rank of several at once, and tells the others why.
+
+        An orderly end would wait for them: to write their part of a checkpoint, and to shut down.
+        An `expected` error, which all ranks raise, passes.
+        """
+        try:
+            yield
+        except expected:
+            raise
+        except Exception as error:
+            if not self._peers:
+                raise
+            if not isinstance(error, ConfigError):
+                # Whatever waits for a rank fails when that is gone: then the thread says so.
+                time.sleep(_NOTICED_SECONDS)
+            reason = str(error)
+            if not (isinstance(error, OSError) or _has_remedy(error)):
+                reason = f"{type(error).__name__}: {reason}"
+                with suppress(OSError):
+                    traceback.print_exc()
+            self._is_closed.set()
+            for peer in self._peers.values():
+                self._tell(peer, {"lost": f"rank {self._rank}: {reason}"})
+            time.sleep(_LAST_WORDS_SECONDS)
+            self._lost(f"confluence: rank {self._rank}: {reason}")
+            raise
 
     def close(self, *, has_ended: bool) -> None:
         """Ends the connections. Unless the run `has_ended` for this rank, it is lost to others."""
@@ -104,15 +155,31 @@ class Peers:
         self._selector.close()
 
     def _run(self) -> None:
-        next_beat = time.monotonic()
+        try:
+            self._watch()
+        except Exception as error:
+            # Without the watch, this rank would wait for a lost one for ever.
+            self._lost(f"confluence: rank {self._rank} stops: {error!r}; {_CONTINUE}")
+
+    def _watch(self) -> None:
+        next_beat = last_beat = time.monotonic()
         while not self._is_closed.is_set():
             for key, _ in self._selector.select(max(next_beat - time.monotonic(), 0)):
                 self._hear(key.data)
-            if time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + self._beat
+            now = time.monotonic()
+            if now >= next_beat:
+                if now - last_beat > self._silence / 2:
+                    self._forget_silence(now)
+                next_beat, last_beat = now + self._beat, now
                 for peer in self._peers.values():
                     self._tell(peer, {"steps_begun": self._steps_begun})
-                self._check(time.monotonic())
+                self._check(now)
+
+    def _forget_silence(self, now: float) -> None:
+        """Begins to count anew: this rank stood still, and so maybe all did, as a suspended job."""
+        self._most_since = now
+        for peer in self._peers.values():
+            peer.heard_at = now
 
     def _hear(self, other: int) -> None:
         peer = self._peers[other]
@@ -128,7 +195,7 @@ class Peers:
         if messages is None:
             self._selector.unregister(peer.connection)
             if not peer.has_ended:
-                self._lose(f"rank {other} is gone; its own messages say why", other)
+                self._lose(f"rank {other} is gone; its own messages say why; {_CONTINUE}", other)
 
     def _check(self, now: float) -> None:
         running = {other: peer for other, peer in self._peers.items() if not peer.has_ended}
@@ -137,10 +204,10 @@ class Peers:
                 since = f"{self._silence:.0f} s"
                 self._lose(
                     f"rank {other} has given no sign of life for {since}; see whether its process "
-                    "is stopped, or its machine",
+                    f"is stopped, or its machine; {_CONTINUE}",
                     other,
                 )
-        if self._rank:
+        if self._rank or self._is_unhurried:
             # Rank 0 alone knows how far all others are.
             return
         begun = {0: self._steps_begun}
@@ -152,7 +219,7 @@ class Peers:
         if late and now - self._most_since > self._timeout:
             self._lose(
                 f"rank {', '.join(late)} has not begun a step within {self._timeout:.0f} s "
-                "(run.timeout_seconds) for which the others wait; see what keeps it",
+                f"(run.timeout_seconds) for which the others wait; see what keeps it; {_CONTINUE}",
                 None,
             )
 
@@ -163,10 +230,9 @@ class Peers:
         for other, peer in self._peers.items():
             if other != gone and self._rank == 0:
                 self._tell(peer, {"lost": reason})
-        self._lost(
-            f"confluence: rank {self._rank} stops: {reason}; continue with --resume, also with "
-            "another number of processes"
-        )
+        if self._rank == 0:
+            time.sleep(_LAST_WORDS_SECONDS)
+        self._lost(f"confluence: rank {self._rank} stops: {reason}")
 
     def _tell(self, peer: _Peer, message: Mapping[str, Any]) -> None:
         try:
@@ -174,3 +240,8 @@ class Peers:
         except OSError:
             # It is gone or too slow, which is noticed when it is listened to.
             return
+
+
+def _has_remedy(error: Exception) -> bool:
+    """Returns whether the error is of headwater or confluence: its message says what to do."""
+    return type(error).__module__.partition(".")[0] in ("confluence", "headwater")

@@ -133,7 +133,7 @@ class Run:
         """
         set_deterministic_flags()
         with status.emptied_at_end():
-            training.train(self.config, self.path, Processes(), resume=True)
+            training.train(self.config, self.path, Processes.launched(), resume=True)
         return self
 
     def evaluate(

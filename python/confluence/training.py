@@ -78,6 +78,7 @@ def train(
     with (
         run_folder.created_folder(out, is_alone=is_alone),
         _joined(settings, out, processes, resume) as peers,
+        peers.exit_on_error(Interrupted),
     ):
         if not is_alone:
             # After they have joined: JAX must not be used before.
@@ -99,15 +100,22 @@ def _joined(
         identity = _run_identity(settings, out, resume)
         meeting = Meeting(os.path.abspath(out), identity, _identity_differences)
         peers = processes.join(timeout, meeting, out)
-    has_ended = False
     try:
         yield peers
-        has_ended = True
     except Interrupted:
-        has_ended = True
+        _part(peers, processes)
         raise
-    finally:
-        peers.close(has_ended=has_ended)
+    except BaseException:
+        peers.close(has_ended=False)
+        raise
+    _part(peers, processes)
+
+
+def _part(peers: Peers, processes: Processes) -> None:
+    """Waits until the run has ended for all processes, and ends the watch."""
+    if processes.count > 1:
+        jax.distributed.shutdown()
+    peers.close(has_ended=True)
 
 
 def _train(
@@ -124,7 +132,7 @@ def _train(
         _stop_on_signals() as stop,
         ExitStack() as open_resources,
         # Inside the ExitStack, since closing may wait for processes that wait for this one.
-        processes.exit_on_error(Interrupted),
+        peers.exit_on_error(Interrupted),
         run_folder.report_full_disk(out),
     ):
         if processes.rank == 0:
@@ -132,7 +140,7 @@ def _train(
         if settings.run.members == 1:
             return _train_run(settings, out, processes, peers, resume, stop, profile)
         _train_members(settings, out, processes, peers, stop, profile)
-        return _average_members(settings, out, processes, stop)
+        return _average_members(settings, out, processes, peers, stop)
 
 
 def _train_run(
@@ -147,7 +155,7 @@ def _train_run(
     """Trains a run without members, with settings that are resolved."""
     with (
         ExitStack() as open_resources,
-        processes.exit_on_error(Interrupted),
+        peers.exit_on_error(Interrupted),
         run_folder.report_full_disk(out),
     ):
         parts = open_resources.enter_context(assemble(settings, processes))
@@ -180,7 +188,7 @@ def _train_members(
 
 
 def _average_members(
-    settings: config.Config, out: Path, processes: Processes, stop: _StopRequest
+    settings: config.Config, out: Path, processes: Processes, peers: Peers, stop: _StopRequest
 ) -> Results:
     """Scores the mean of the members' best checkpoints; writes its results and its report."""
 
@@ -189,7 +197,7 @@ def _average_members(
             raise Interrupted(f"stopped while scoring the members of {out}; {_CONTINUE}")
 
     is_leader = processes.rank == 0
-    with ExitStack() as open_resources, processes.exit_on_error(Interrupted):
+    with ExitStack() as open_resources, peers.exit_on_error(Interrupted):
         parts, trained = open_resources.enter_context(open_run(out, "best", processes=processes))
         tasks = parts.results(
             [of.params for of in trained],
@@ -311,9 +319,10 @@ class _Trainer:
             self._train_steps(last, profile)
         self._writer.wait()
         self._log.flush()
-        results = self._results()
-        if self._is_leader:
-            _write_results(self._parts, self._out, [self._out], results)
+        with self._peers.unhurried():
+            results = self._results()
+            if self._is_leader:
+                _write_results(self._parts, self._out, [self._out], results)
         return results
 
     @property

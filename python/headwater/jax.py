@@ -270,21 +270,65 @@ class TreeSum:
         # The numbers of this process's leaves, in the order in which they are pushed.
         self.numbers = share(leaves, rank, world)
         self._left = iter(self.numbers)
+        self._world = world
+        # The tree, shapes and types of the first leaf.
+        self._form: Any = None
         self._most = max(len(nodes_within(share(leaves, of, world))) for of in range(world))
         self._fold: Fold[Any] = Fold(_added)
 
     def push(self, tree: Any) -> None:
-        """Adds the next leaf, and takes over its arrays, whose memory is used again."""
-        self._fold.push(Node(next(self._left), 1), tree)
+        """Adds the next leaf, and takes over its arrays, whose memory is used again.
+
+        Raises:
+            InvalidArgument: It has another form than the leaf before, or is one too many.
+        """
+        number = next(self._left, None)
+        if number is None:
+            raise InvalidArgument(
+                f"expected the {len(self.numbers)} leaves of this process, found one more; make "
+                "another TreeSum for the next sum"
+            )
+        form = jax.tree.map(lambda of: f"{of.dtype}{list(of.shape)}", tree)
+        if self._form is None:
+            self._form = form
+        if form != self._form:
+            raise InvalidArgument(
+                f"expected arrays such as {self._form} as in the leaf before, found {form}; push "
+                "the same arrays for each leaf"
+            )
+        self._fold.push(Node(number, 1), tree)
 
     def nodes(self) -> Any:
-        """Returns the sums so far, arrays [n, ...], for `tree_sum(..., folded=True)`."""
+        """Returns the sums so far, arrays [n, ...], for `tree_sum(..., folded=True)`.
+
+        Raises:
+            InvalidArgument: A leaf of this process was not pushed.
+        """
+        self._check_all_are_there()
         found = [value for _, value in self._fold]
         return _stacked(found, self._most)
 
     def whole(self) -> Any:
-        """Returns the sum of all leaves, arrays [...], if this is the only process."""
+        """Returns the sum of all leaves, arrays [...], once, if this is the only process.
+
+        Raises:
+            InvalidArgument: There are other processes, or a leaf was not pushed.
+        """
+        if self._world > 1:
+            raise InvalidArgument(
+                f"expected one process, found {self._world}, of which each has a part of the sum; "
+                "give `nodes()` to tree_sum(..., folded=True)"
+            )
+        self._check_all_are_there()
         return self._fold.whole()
+
+    def _check_all_are_there(self) -> None:
+        missing = list(self._left)
+        if missing:
+            raise InvalidArgument(
+                f"expected the leaves {list(self.numbers)} of this process, found {missing} "
+                "missing; push one for each of `numbers` first"
+            )
 
 
 @functools.partial(jax.jit, donate_argnums=0)

@@ -84,8 +84,8 @@ class Sampler(Streams):
         mask_share: The share of cells to mask beside the target, for pretraining: `is_masked` marks
             them, and `masked_pos` lists them. Their values stay in place as labels, which the model
             must not read. It is a share of the cells that can be masked: never are padding, NULL,
-            identifiers, the time of a row, cells that are labels of a task, and the rows of
-            `sample`.
+            identifiers, the time of a row, cells of a column that is the target of a cell task, and
+            the rows of `sample`.
         mask_most: M, the most masked cells of a sequence, the first ones; default: what a sequence
             exceeds once in some 30,000 times.
         mask_texts: Mask texts, too; default: True.

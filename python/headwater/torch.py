@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -180,14 +182,19 @@ class TreeSum:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             rank = torch.distributed.get_rank(group)
             world = torch.distributed.get_world_size(group)
+        if rank < 0:
+            raise InvalidArgument(
+                "expected a process of the group, found another one; let only the members of the "
+                "group add up"
+            )
         # The numbers of this process's leaves, in the order in which they are pushed.
         self.numbers = share(leaves, rank, world)
         self._left = iter(self.numbers)
         self._nodes = [nodes_within(share(leaves, of, world)) for of in range(world)]
         self._fold: Fold[list[torch.Tensor]] = Fold(_added)
         self._rebuilt: Callable[[list[torch.Tensor]], Any] = list
-        # The shapes and types of the first leaf.
-        self._form: list[tuple[Any, ...]] | None = None
+        # The names, shapes and types of the first leaf.
+        self._form: Any = None
 
     def push(self, tensors: Tensors) -> None:
         """Adds the next leaf of this process: tensors of the same form, shapes and types each time.
@@ -202,12 +209,16 @@ class TreeSum:
                 "another TreeSum for the next sum"
             )
         flat, self._rebuilt = _flat(tensors)
-        form = [(tuple(of.shape), of.dtype) for of in flat]
-        self._form = self._form or form
+        names = sorted(tensors) if isinstance(tensors, Mapping) else range(len(flat))
+        form = [
+            (name, tuple(of.shape), str(of.dtype)) for name, of in zip(names, flat, strict=True)
+        ]
+        if self._form is None:
+            self._form = form
         if form != self._form:
             raise InvalidArgument(
-                f"expected tensors of the shapes and types {self._form} as in the leaf before, "
-                f"found {form}; push the same tensors for each leaf"
+                f"expected tensors of the names, shapes and types {self._form} as in the leaf "
+                f"before, found {form}; push the same tensors for each leaf"
             )
         # Copies, since the caller may use the memory again.
         self._fold.push(Node(number, 1), [of.detach().clone() for of in flat])
@@ -225,20 +236,39 @@ class TreeSum:
                 "missing; push one for each of `numbers` first"
             )
         if len(self._nodes) == 1:
-            return self._rebuilt(self._fold.whole())
+            # Of one leaf, the sum is the leaf, which is kept.
+            return self._rebuilt([of.clone() for of in self._fold.whole()])
         own = [value for _, value in self._fold]
+        self._check_others(own[0])
         sums: list[Any] = [None] * len(own[0])
-        for dtype in dict.fromkeys(of.dtype for of in own[0]):
-            places = [at for at, of in enumerate(own[0]) if of.dtype == dtype]
+        for kind in dict.fromkeys((of.device, of.dtype) for of in own[0]):
+            places = [at for at, of in enumerate(own[0]) if (of.device, of.dtype) == kind]
             rows = torch.stack([torch.cat([node[at].flatten() for at in places]) for node in own])
             parts = self._sum_of_vectors(rows).split([own[0][at].numel() for at in places])
             for at, part in zip(places, parts, strict=True):
                 sums[at] = part.reshape(own[0][at].shape)
         return self._rebuilt(sums)
 
+    def _check_others(self, own: Sequence[torch.Tensor]) -> None:
+        """Refuses other tensors or another number of leaves in other processes."""
+        text = repr((len(self._nodes), self._nodes[-1][-1], self._form)).encode()
+        mine = torch.tensor(list(hashlib.blake2b(text, digest_size=16).digest()), dtype=torch.uint8)
+        if own:
+            mine = mine.to(own[0].device)
+        everybody = mine.new_empty(len(self._nodes) * len(mine))
+        torch.distributed.all_gather_into_tensor(everybody, mine, self._group)
+        others = (everybody.reshape(len(self._nodes), -1) != mine).any(1).nonzero().flatten()
+        if len(others):
+            raise InvalidArgument(
+                "expected the same leaves and tensors in all processes, found others than here in "
+                f"the ranks {others.tolist()}; here are {self._form}"
+            )
+
     def _sum_of_vectors(self, own: torch.Tensor) -> torch.Tensor:
         """Returns the sum of all processes' nodes, the rows of `own` [n, P] on each."""
         world, (rows, length) = len(self._nodes), own.shape
+        if not length:
+            return own.new_empty(0)
         # Each process adds up a W-th of the numbers, in the order of the tree.
         part = -(-length // world)
         own = torch.nn.functional.pad(own, (0, world * part - length))
@@ -265,14 +295,33 @@ def _added(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.Te
 
 def _flat(tensors: Tensors) -> tuple[list[torch.Tensor], Callable[[list[torch.Tensor]], Any]]:
     """Returns the tensors in a list, and what gives such a list their form again."""
+    rebuilt: Callable[[list[torch.Tensor]], Any] = list
     if isinstance(tensors, torch.Tensor):
-        return [tensors], lambda flat: flat[0]
-    names = list(tensors) if isinstance(tensors, Mapping) else None
-    flat = list(tensors.values() if isinstance(tensors, Mapping) else tensors)
+        flat, rebuilt = [tensors], _only
+    elif isinstance(tensors, Mapping):
+        # In the order of the names, which may be another one in another process.
+        names = sorted(tensors)
+        flat = [tensors[name] for name in names]
+        rebuilt = functools.partial(_named, names)
+    else:
+        flat = list(tensors)
     for tensor in flat:
         if not isinstance(tensor, torch.Tensor):
             raise InvalidArgument(
                 f"expected tensors, found {type(tensor).__name__}; for a parameter without a "
                 "gradient give torch.zeros_like(parameter)"
             )
-    return flat, list if names is None else lambda sums: dict(zip(names, sums, strict=True))
+        if tensor.layout is not torch.strided:
+            raise InvalidArgument(
+                f"expected dense tensors, found one of the layout {tensor.layout}; give "
+                "tensor.to_dense()"
+            )
+    return flat, rebuilt
+
+
+def _only(sums: list[torch.Tensor]) -> torch.Tensor:
+    return sums[0]
+
+
+def _named(names: list[str], sums: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    return dict(zip(names, sums, strict=True))

@@ -2,11 +2,16 @@
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
+from confluence import peers
+from confluence.config import ConfigError
+from confluence.meeting_place import Noted
 from confluence.peers import Peers
 from runs import ENDLESS, process_options, start_run, wait_for_step
 
@@ -94,6 +99,91 @@ def test_a_rank_that_does_not_begin_a_step_is_named_to_all(run_of_three):
         "rank 2 has not begun a step within 1 s (run.timeout_seconds) for which the" in of
         for of in lost.reasons.values()
     )
+
+
+def test_no_rank_is_late_while_rank_0_writes_results(run_of_three):
+    ranks, lost = run_of_three(1)
+    with ranks[0].unhurried():
+        ranks[1].begin_step()
+        time.sleep(2.5)
+        assert lost.reasons == {}
+    assert lost.all_know.wait(SOON_SECONDS)
+    assert "rank 0, 2 has not begun a step" in lost.reasons[0]
+
+
+def test_a_job_that_is_suspended_as_a_whole_loses_no_rank(run_of_three, monkeypatch):
+    gone = [0.0]
+    clock = time.monotonic
+    monkeypatch.setattr(peers.time, "monotonic", lambda: clock() + gone[0])
+    _, lost = run_of_three(4)
+    time.sleep(1)
+    gone[0] = 1000.0
+    time.sleep(2)
+    assert lost.reasons == {}
+
+
+def test_an_error_of_one_rank_is_told_to_all(run_of_three):
+    ranks, lost = run_of_three(100)
+    # Where the process would end, the test goes on.
+    with pytest.raises(ConfigError), ranks[1].exit_on_error(KeyError):
+        raise ConfigError("no task is called 'nope'")
+    assert lost.all_know.wait(SOON_SECONDS)
+    assert lost.reasons[1] == "confluence: rank 1: no task is called 'nope'"
+    for rank in (0, 2):
+        assert lost.reasons[rank].startswith(f"confluence: rank {rank} stops: rank 1: no task is")
+
+
+ALONE = """
+import os, socket, time
+from confluence.peers import Peers
+
+here, there = socket.socketpair()
+reading, writing = os.pipe()
+os.close(reading)
+os.dup2(writing, 2)
+Peers(1, {0: there}, 100)
+here.close()
+time.sleep(60)
+"""
+
+
+def test_a_lost_rank_ends_a_process_whose_output_is_closed():
+    found = subprocess.run([sys.executable, "-c", ALONE], timeout=SOON_SECONDS)
+    assert found.returncode == 1
+
+
+def test_an_address_that_is_none_is_looked_for_again(tmp_path):
+    place = Noted(tmp_path, is_on_one_machine=True)
+    assert place.look() is None
+    for text in (b"", b"127", b"\xff:\xff"):
+        (tmp_path / "rank-0.address").write_bytes(text)
+        assert place.look() is None
+    with place.open() as first:
+        assert place.look() == first
+        with Noted(tmp_path, is_on_one_machine=True).open() as second:
+            assert place.look() == second != first
+        assert place.look() is None
+        (tmp_path / "rank-0.address").write_text("127.0.0.1:7")
+    # It is that of another start of the run.
+    assert place.look() == "127.0.0.1:7"
+
+
+def test_ranks_whose_configuration_is_refused_all_say_why_and_end(tiny, tmp_path):
+    options = process_options(2)
+    settings = [*tiny, "data.tasks=['nope']"]
+    start = time.monotonic()
+    ranks = [start_run(settings, tmp_path / "run", *options, rank) for rank in range(2)]
+    try:
+        for rank in ranks:
+            _, error = rank.communicate(timeout=200)
+            assert "no task is called 'nope'" in error
+            assert "--resume" not in error
+            assert rank.returncode == 1
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    assert time.monotonic() - start < 100
 
 
 def test_ranks_that_have_ended_are_not_lost(run_of_three):

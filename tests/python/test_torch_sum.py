@@ -121,6 +121,57 @@ def test_p9_a_tree_sum_has_the_same_bits_on_a_gpu(tmp_path):
         assert on_gpu[name].tobytes() == value.tobytes(), name
 
 
+OTHERS = """
+import sys
+import torch
+import headwater
+from headwater.torch import TreeSum, tree_sum
+
+rank, port = int(sys.argv[1]), sys.argv[2]
+torch.distributed.init_process_group(
+    "gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+)
+one, ten = torch.ones(1, 3), torch.full((1, 3), 10.0)
+# Another order of the names is the same sum.
+given = {"a": one, "b": ten} if rank else {"b": ten, "a": one}
+found = tree_sum(given, leaves=2)
+assert (found["a"][0].item(), found["b"][0].item()) == (2.0, 20.0), found
+assert tree_sum(torch.zeros(1, 0), leaves=2).shape == (0,)
+for other in ({"a": torch.ones(1, 3 + rank)}, {"ab"[rank]: one}, {"a": (one, one.double())[rank]}):
+    try:
+        tree_sum(other, leaves=2)
+    except headwater.InvalidArgument as error:
+        assert f"found others than here in the ranks [{1 - rank}]" in str(error), error
+    else:
+        raise AssertionError(other)
+alone = torch.distributed.new_group([1])
+try:
+    found = tree_sum(one, leaves=1, group=alone)
+    assert rank == 1 and found.tolist() == [1.0] * 3
+except headwater.InvalidArgument as error:
+    assert rank == 0 and "expected a process of the group, found another one" in str(error)
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_other_tensors_in_another_process_are_refused(tmp_path):
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", OTHERS, str(rank), port], stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    try:
+        errors = [rank.communicate(timeout=200)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, error in zip(ranks, errors, strict=True):
+        assert rank.returncode == 0, error
+
+
 def test_a_sum_keeps_the_form_of_what_is_added():
     one = torch.arange(6.0).reshape(3, 2)
     assert tree_sum(one, leaves=3).tolist() == [6.0, 9.0]
@@ -133,7 +184,11 @@ def test_leaves_may_change_after_they_are_pushed():
     for _ in total.numbers:
         total.push([leaf])
         leaf.zero_()
+    total.whole()[0].zero_()
     assert total.whole()[0].tolist() == [1.0, 1.0]
+    total = TreeSum(1)
+    total.push([torch.ones(2)])
+    total.whole()[0].zero_()
     assert total.whole()[0].tolist() == [1.0, 1.0]
 
 
@@ -147,8 +202,14 @@ def test_leaves_that_do_not_fit_are_refused():
         total.whole()
     total = TreeSum(2)
     total.push(torch.zeros(3))
-    with pytest.raises(headwater.InvalidArgument, match=r"as in the leaf before, found \[\(\(1,"):
+    with pytest.raises(headwater.InvalidArgument, match=r"in the leaf before, found \[\(0, \(1,"):
         total.push(torch.zeros(1))
+    total = TreeSum(2)
+    total.push({"a": torch.zeros(3)})
+    with pytest.raises(headwater.InvalidArgument, match="names, shapes and types"):
+        total.push([torch.zeros(3)])
+    with pytest.raises(headwater.InvalidArgument, match="found one of the layout torch.sparse_coo"):
+        tree_sum(torch.eye(2).to_sparse(), leaves=2)
     total = TreeSum(1)
     total.push(torch.zeros(3))
     with pytest.raises(headwater.InvalidArgument, match="the 1 leaves of this process, found one"):

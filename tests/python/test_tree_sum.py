@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -174,3 +176,38 @@ def test_nodes_are_the_greatest_and_any_split_gives_one_sum():
                 alone.push(Node(number, 1), str(number))
             assert whole.whole() == alone.whole()
             assert leaves != 5 or whole.whole() == "(((0 1) (2 3)) 4)"
+
+
+REFUSED = """
+import jax.numpy as jnp
+import headwater
+from headwater.jax import TreeSum
+
+def refused(call, words):
+    try:
+        call()
+    except headwater.InvalidArgument as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+total = TreeSum(2)
+refused(total.whole, "found [0, 1] missing")
+total = TreeSum(2)
+total.push({"a": jnp.zeros(2)})
+refused(lambda: total.push({"a": jnp.zeros(1)}), "as in the leaf before, found {'a': 'float32[1]'}")
+refused(lambda: total.push({"b": jnp.zeros(2)}), "as in the leaf before")
+total = TreeSum(1)
+total.push(jnp.zeros(2))
+refused(lambda: total.push(jnp.zeros(2)), "the 1 leaves of this process, found one more")
+total = TreeSum(2, rank=0, world=2)
+total.push(jnp.zeros(2))
+refused(total.whole, "expected one process, found 2")
+"""
+
+
+@pytest.mark.slow
+@with_jax
+def test_leaves_that_do_not_fit_are_refused():
+    found = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
