@@ -335,6 +335,14 @@ def test_p2_a_killed_process_resumes_at_its_cursor(events_path, tmp_path):
         assert tail == whole[done:]
 
 
+def test_the_settings_have_the_defaults_of_the_page(events_path):
+    told = {"rank": 0, "world_size": 1, "seed": 42, "batch_size": 128, "packing": True}
+    with headwater.Events(events_path) as plain, headwater.Events(events_path, **told) as other:
+        assert next(plain)["inputs"].shape == (128, plain.sequence_length)
+        next(other)
+        assert plain.cursor() == other.cursor()
+
+
 def test_seek_and_rows_reach_any_row(events_path):
     with headwater.Events(events_path, **SETTINGS) as events:
         batches = [next(events) for _ in range(4)]
