@@ -90,7 +90,13 @@ TESTS: dict[str, list[list[str]]] = {
         ]
     ],
     "headwater/sampler.py": [
-        ["tests/python/test_sampler.py", "tests/python/test_databases.py", "-k", _QUICK],
+        [
+            "tests/python/test_sampler.py",
+            "tests/python/test_databases.py",
+            "tests/python/test_pools.py",
+            "-k",
+            _QUICK,
+        ],
         ["tests/confluence/test_config.py", "-k", "defaults"],
     ],
     "headwater/events.py": [["tests/python/test_events.py", "-k", _QUICK]],

@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import html
 import json
 import os
 import pickle
@@ -640,6 +641,15 @@ def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path
     assert html == page.html
     assert html.count("<h2>Segment ") == segments
     assert all(f'title="{name}"' in html for name in ("source", "destination", "rtt_ms"))
+
+
+def test_a_notebook_shows_the_rows_of_each_split(events_path):
+    with headwater.Events(events_path) as events:
+        shown = events._repr_html_()
+        assert f"<caption>{html.escape(repr(events))}</caption>" in shown
+        assert "<th>split</th><th>rows an epoch</th>" in shown
+        for split in ("train", "val", "test"):
+            assert f"<td>{split}</td><td>{events.row_count(split):,}</td>" in shown
 
 
 def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_schema):
