@@ -51,8 +51,9 @@ def mixed_types(table: Any) -> str | None:
         if getattr(column, "ndim", 1) != 1 or column.dtype != object:
             continue
         kinds: dict[str, int] = {}
-        for row, value in enumerate(column):
-            if value is not None and value == value:
+        # Not by comparing values: what pandas calls NA is neither equal to itself nor unequal.
+        for row, (value, is_missing) in enumerate(zip(column, column.isna(), strict=True)):
+            if not is_missing:
                 kinds.setdefault(type(value).__name__, row)
         if len(kinds) > 1:
             found = ", ".join(f"{kind} (row {row + 1})" for kind, row in kinds.items())

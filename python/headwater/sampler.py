@@ -421,8 +421,8 @@ def micros(time: Any) -> int:
             raise ValueError('not a date such as "2024-01-31"')  # NumPy takes "today" and "now"
         given = np.datetime64(_without_zone(time))
         year = int(given.astype("datetime64[Y]").astype(np.int64)) + 1970
-        # Beyond these years microseconds overflow, and NumPy does not report it.
-        if isinstance(time, bool) or np.isnat(given) or abs(year) > 290_000:
+        # Beyond these years, where NaT lies, microseconds overflow, and NumPy does not report it.
+        if abs(year) > 290_000:
             raise ValueError("not a time that fits into 64-bit microseconds")
         return int(given.astype("datetime64[us]").astype(np.int64))
     except (OverflowError, TypeError, ValueError) as error:

@@ -179,12 +179,39 @@ def test_the_losses_are_those_of_the_definition():
             sums[kind] += plain_loss(predictions, one, b, m)
             counts[kind] += 1
     np.testing.assert_allclose(found.counts, counts)
+    np.testing.assert_allclose(loss.masked_counts(cells, one, TABLES), counts)
     np.testing.assert_allclose(found.sums, sums, rtol=2e-5)
     # Each cell weighs alike.
     assert float(found.mean) == pytest.approx(sums.sum() / counts.sum(), rel=2e-5)
     named = masked.by_name(*found)
     assert list(named) == list(TYPE_NAMES[1:])
     assert named["text"] == pytest.approx(sums[TEXT] / counts[TEXT], rel=2e-5)
+
+
+def test_losses_have_a_mean_of_one_cell_and_of_none():
+    one = jnp.zeros(6).at[TEXT].set(1)
+    assert float(loss.ByType(3 * one, one).mean) == 3
+    assert float(loss.ByType(jnp.zeros(6), jnp.zeros(6)).mean) == 0
+
+
+def test_the_losses_of_the_last_cell_are_its_own():
+    params, one = some_params(), made(np.array([33], np.uint16))
+    one = one._replace(
+        types=np.where(np.arange(34) == 33, NUMERICAL, BOOLEAN) + np.zeros_like(one.types),
+        is_padding=np.zeros_like(one.is_padding),
+    )
+    _, predictions = PREDICT(params, one, TABLES)
+    cells = EXPAND(one, TABLES, 5)
+    found = loss.masked_losses(predictions, cells, one, TABLES, jnp.asarray(TABLES.texts))
+    # The last context has no masked cell.
+    assert found.counts[NUMERICAL] == np.sum(found.counts) == 3
+    wanted = sum(plain_loss(predictions, one, b, 0) for b in range(3))
+    assert float(np.sum(found.sums)) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_losses_know_the_categories_of_a_column_alone():
+    found = loss.known_categories(jnp.arange(6.0), jnp.array([[2], [0]]), jnp.array([[3], [1]]))
+    assert found.tolist() == [[-1e9, -1e9, -1e9, 3, 4, -1e9], [-1e9] * 6]
 
 
 def test_categories_of_other_columns_and_later_ones_change_no_loss():
@@ -274,3 +301,14 @@ def test_a_head_for_texts_changes_no_other_parameter():
     heads = {name: of for name, of in more["heads"].items() if name != "text"}
     assert jax.tree.structure({**more, "heads": heads}) == jax.tree.structure(alone)
     assert all_equal({**more, "heads": heads}, alone)
+
+
+@pytest.mark.parametrize(
+    ("share", "texts", "has_head"), [(0.2, True, True), (0.2, False, False), (0.0, True, False)]
+)
+def test_only_a_run_that_masks_texts_has_a_head_for_them(share, texts, has_head):
+    data = dataclasses.replace(SETTINGS.data, mask_share=share, mask_texts=texts)
+    settings = dataclasses.replace(SETTINGS, data=data)
+    program = Program(settings, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
+    assert ("text" in program.initial().params["heads"]) == has_head
+    assert "text" in program.initial(with_texts=True).params["heads"]

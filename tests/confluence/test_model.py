@@ -514,6 +514,31 @@ def test_a_label_is_zero_for_null_and_for_every_other_type(kind):
         np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)
 
 
+def test_the_label_of_a_category_is_its_number_within_its_column():
+    one = made(CATEGORICAL)._replace(category_start=np.int32(7))
+    one.categories[:, 0] = [7, 9, 10, 8]
+    cells = EXPAND(one, tables(), SETTINGS.data.max_rows)
+    assert list(loss.labels(cells, one).category) == [0, 2, 3, 1]
+
+
+def test_the_losses_of_a_category_that_came_after_training_prefer_no_other():
+    one = made(CATEGORICAL)
+    truth = loss.Labels(
+        is_null=jnp.zeros(4, bool), number=jnp.zeros(4), boolean=jnp.zeros(4, int),
+        time=jnp.zeros((4, 15)), category=jnp.array([4, 5, 9, 3]),
+    )  # fmt: skip
+
+    def losses(first):
+        scores = jnp.zeros((4, 32)).at[:, 0].set(first)
+        heads = model.Predictions(*(jnp.zeros((4, *of)) for of in ((), (), (), (15,))), scores)
+        return loss.context_losses(heads, truth, one)
+
+    for first in (0.0, 5.0):
+        size = np.log(np.exp(first) + 3)
+        wanted = np.log(2) + 1e-4 * size**2 + np.array([0, 0, 0, size])
+        np.testing.assert_allclose(losses(first), wanted, rtol=1e-5)
+
+
 def test_values_and_labels_are_one_number_for_every_type():
     draws = np.random.default_rng(3)
     predictions = model.Predictions(
@@ -632,6 +657,12 @@ def test_the_rate_rises_in_the_warm_up_and_follows_its_schedule(schedule, after_
     rate = optimizer.learning_rate(rates, 0.5, optimizer.Length.of(rates))
     found = [float(rate(step)) for step in (0, 5, 10, 30, 50, 90, 200)]
     assert found == pytest.approx([0, 0.25, 0.5, *after_warm_up])
+
+
+def test_the_rate_falls_within_a_single_step_too():
+    rates = config.Optimizer(steps=11, warmup_steps=10, final_share=0.1)
+    rate = optimizer.learning_rate(rates, 0.5, optimizer.Length.of(rates))
+    assert [float(rate(step)) for step in (9, 10, 11)] == pytest.approx([0.45, 0.5, 0.05])
 
 
 def test_training_overfits_one_batch():

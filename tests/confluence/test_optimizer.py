@@ -116,6 +116,14 @@ def test_the_optimiser_equals_plain_numpy_step_by_step(rates):
             np.testing.assert_allclose(found, wanted[name], atol=2e-5, err_msg=name)
 
 
+def test_a_gradient_near_nothing_moves_a_parameter_little():
+    """AdamW divides by the size of the gradient plus 1e-8."""
+    rates = dataclasses.replace(RATES, warmup_steps=0)
+    made, params = optimizer.optimizer(rates), {"heads": {"bias": jnp.zeros(1)}}
+    updates, _ = made.update({"heads": {"bias": jnp.full(1, 1e-8)}}, made.init(params), params)
+    assert float(updates["heads"]["bias"][0]) == pytest.approx(-RATES.adam_rate / 2, rel=1e-4)
+
+
 # Recorded on a CPU. Other instructions of it change the seventh digit.
 GOLDEN = {
     "numerical": [1.2746735, 0.5177135, 0.562899, 0.4208817],

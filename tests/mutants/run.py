@@ -30,27 +30,55 @@ from record import accepted, check, is_chosen, report
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).parent / "survivors.md"
 _TWIN = ["tests/confluence/test_twin.py::test_the_model_equals_its_twin"]
-_STEPS = ["tests/confluence/test_optimizer.py", "-k", "numpy or recorded"]
+_RECORDED = ["tests/confluence/test_optimizer.py", "-k", "recorded"]
 _MODEL = "tests/confluence/test_model.py"
+_MASKED = "tests/confluence/test_masked.py"
+_MICROBATCHES = "tests/confluence/test_microbatches.py"
+_TREE_SUM = "tests/python/test_tree_sum.py"
+
+# Without those that start other processes or wait.
+_QUICK = "not ctrl_c and not fork and not memory and not thread and not killed and not command"
 
 # The tests of each file, in turns: the quick ones that notice most come first.
 TESTS: dict[str, list[list[str]]] = {
-    "confluence/model.py": [_TWIN, ["tests/confluence/test_twin.py", "-k", "norms"], _STEPS],
+    "confluence/model.py": [
+        ["tests/confluence/test_twin.py", "-k", "equals_its_twin and not store or norms"],
+        _RECORDED,
+    ],
     "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
     "confluence/structured.py": [
         [_MODEL, "-k", "narrowest or fewest or longest"],
         [f"{_TWIN[0]}[{{'attention': 'structured'}}]"],
         [_MODEL, "-k", "structured or order_of_cells"],
     ],
-    "confluence/loss.py": [_STEPS, [_MODEL, "-k", "losses or null_target or weight_zero or label"]],
-    "confluence/optimizer.py": [_STEPS],
-    "confluence/step.py": [_STEPS, [_MODEL, "-k", "running_mean or skipped or outputs"]],
+    "confluence/loss.py": [
+        [
+            _MODEL,
+            _MASKED,
+            "-k",
+            "losses or null_target or weight_zero or label_is or label_of or one_number "
+            "or other_columns",
+        ]
+    ],
+    "confluence/optimizer.py": [
+        [_MODEL, "-k", "rate_rises or muon_updates"],
+        ["tests/confluence/test_optimizer.py", "-k", "numpy or near_nothing"],
+        _RECORDED,
+    ],
+    "confluence/step.py": [
+        ["tests/confluence/test_step.py"],
+        [_MODEL, _MASKED, "-k", "running_mean or outputs or loss_is_that or of_a_pool or only_a"],
+        _RECORDED,
+    ],
     "confluence/batch.py": [
         ["tests/confluence/test_batch.py"],
         _TWIN,
         [_MODEL, "-k", "compact or calendar or text_vectors"],
     ],
-    "confluence/feed.py": [["tests/confluence/test_config.py"], ["tests/confluence/test_feed.py"]],
+    "confluence/feed.py": [["tests/confluence/test_feed.py", "tests/confluence/test_config.py"]],
+    "confluence/microbatches.py": [
+        ["tests/confluence/test_step.py", _MICROBATCHES, "-k", "microbatches"]
+    ],
     "confluence/checkpoint.py": [["tests/confluence/test_checkpoint.py"]],
     "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "over_after"]],
     "confluence/metrics.py": [["tests/confluence/test_metrics.py"]],
@@ -62,16 +90,39 @@ TESTS: dict[str, list[list[str]]] = {
         ]
     ],
     "headwater/sampler.py": [
-        ["tests/python/test_sampler.py"],
-        ["tests/python/test_databases.py"],
+        [
+            "tests/python/test_sampler.py",
+            "tests/python/test_databases.py",
+            "tests/python/test_pools.py",
+            "-k",
+            _QUICK,
+        ],
         ["tests/confluence/test_config.py", "-k", "defaults"],
     ],
-    "headwater/events.py": [["tests/python/test_events.py"]],
-    "headwater/grain.py": [["tests/confluence/test_event_adaptors.py"]],
-    "headwater/orbax.py": [["tests/confluence/test_adaptors.py"]],
-    "headwater/tables.py": [["tests/python/test_tables.py"]],
-    "headwater/_frames.py": [["tests/python/test_prepare.py", "tests/python/test_sources.py"]],
-    "headwater/reduce.py": [["tests/python/test_gram_job.py"]],
+    "headwater/events.py": [["tests/python/test_events.py", "-k", _QUICK]],
+    "headwater/grain.py": [
+        [
+            "tests/confluence/test_event_adaptors.py",
+            "tests/confluence/test_adaptors.py",
+            "-k",
+            "not own_pipeline and not elastic and not orbax and not jax_ and not forked",
+        ],
+        ["tests/confluence/test_event_adaptors.py", "-k", "forked"],
+    ],
+    "headwater/jax.py": [
+        ["tests/confluence/test_attention_masks.py"],
+        ["tests/confluence/test_adaptors.py", "-k", "test_jax"],
+        [_TREE_SUM, _MICROBATCHES, "-k", "three_devices or microbatches"],
+        ["tests/python/test_jax.py"],
+    ],
+    "headwater/_tree.py": [[_TREE_SUM, "-k", "shares_follow or nodes_are"]],
+    "headwater/masks.py": [["tests/python/test_masks.py", "-k", "attention"]],
+    "headwater/orbax.py": [["tests/confluence/test_adaptors.py", "-k", "orbax"]],
+    "headwater/tables.py": [["tests/python/test_tables.py", "-k", _QUICK]],
+    "headwater/_frames.py": [
+        ["tests/python/test_sources.py", "tests/python/test_events.py", "-k", "column or in_memory"]
+    ],
+    "headwater/reduce.py": [["tests/python/test_gram_job.py", "-k", _QUICK]],
 }
 
 
@@ -93,6 +144,9 @@ class Copy:
             # A file that changes twice within a second would be read from its old bytecode.
             "PYTHONDONTWRITEBYTECODE": "1",
             "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            # To compile takes most of the time.
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         }
 
     def passes(self, file: str, text: str, seconds: float) -> bool:

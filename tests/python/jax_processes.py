@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 
@@ -25,20 +27,25 @@ def saved_by(program, processes, devices_each, out, *arguments, seconds):
     flags = f"--xla_force_host_platform_device_count={devices_each}"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     shared = [str(processes), str(free_port()), str(out), *map(str, arguments)]
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(process), *shared],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(processes)
-    ]
+    files = [Path(f"{out}-{process}.errors") for process in range(processes)]
+    children = []
+    for process, file in enumerate(files):
+        with file.open("w") as errors:
+            command = [sys.executable, "-c", program, str(process), *shared]
+            children.append(subprocess.Popen(command, env=environment, stderr=errors))
+    end = time.monotonic() + seconds
+
+    def told():
+        return "\n".join(file.read_text() for file in files)
+
     try:
-        errors = [child.communicate(timeout=seconds)[1] for child in children]
+        # One that fails would leave the others waiting for it.
+        while None in (codes := [child.poll() for child in children]) and not any(codes):
+            assert time.monotonic() < end, told()
+            time.sleep(0.05)
     finally:
         for child in children:
             child.kill()
-    for child, error in zip(children, errors, strict=True):
-        assert child.returncode == 0, error
+            child.wait()
+    assert not any(codes), told()
     return [dict(np.load(f"{out}-{process}.npz")) for process in range(processes)]

@@ -119,12 +119,24 @@ def test_a_task_without_seeds_is_skipped_with_a_warning(with_promises):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(sampler.next_batch("test")[0]["task_idx"] == [0] for _ in range(10))
-    with pytest.warns(UserWarning, match=warning):
+    with pytest.warns(UserWarning, match=warning) as caught:
         batches = list(sampler.evaluate("test", ["promise"]))
+    assert caught[0].filename == __file__
     assert batches == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sampler.evaluate("test", ["price"])
+    shut([sampler])
+
+
+def test_each_stream_warns_once_of_a_task_that_it_skips(tmp_path):
+    late = PROMISES | {"split": ["test"] * 4}
+    (sampler,) = ranks([prepared(tmp_path, "late", SCHEMA + FEW, promises=late)], 1)
+    for split, take in (("train", sampler.next_train_batch), ("val", sampler.next_val_batch)):
+        with pytest.warns(UserWarning, match=f"no seed in the {split} split") as caught:
+            take()
+        assert [warning.filename for warning in caught] == [__file__]
+        take()
     shut([sampler])
 
 
@@ -148,6 +160,7 @@ def test_a_rank_without_seeds_gets_a_warning(with_promises):
             batches = list(sampler.evaluate("train", ["few/promise"]))
         messages = [str(warning.message) for warning in caught]
         assert len(messages) == (rank == 3), messages
+        assert all(warning.filename == __file__ for warning in caught)
         weights.append(np.concatenate([batch["seq_weight"] for batch in batches]).sum())
     assert "task 'few/promise' has none of its 3 train seeds on this rank" in messages[0]
     assert weights == [1, 1, 1, 0]

@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import html
 import json
 import os
 import pickle
@@ -335,6 +336,14 @@ def test_p2_a_killed_process_resumes_at_its_cursor(events_path, tmp_path):
         assert tail == whole[done:]
 
 
+def test_the_settings_have_the_defaults_of_the_page(events_path):
+    told = {"rank": 0, "world_size": 1, "seed": 42, "batch_size": 128, "packing": True}
+    with headwater.Events(events_path) as plain, headwater.Events(events_path, **told) as other:
+        assert next(plain)["inputs"].shape == (128, plain.sequence_length)
+        next(other)
+        assert plain.cursor() == other.cursor()
+
+
 def test_seek_and_rows_reach_any_row(events_path):
     with headwater.Events(events_path, **SETTINGS) as events:
         batches = [next(events) for _ in range(4)]
@@ -632,6 +641,15 @@ def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path
     assert html == page.html
     assert html.count("<h2>Segment ") == segments
     assert all(f'title="{name}"' in html for name in ("source", "destination", "rtt_ms"))
+
+
+def test_a_notebook_shows_the_rows_of_each_split(events_path):
+    with headwater.Events(events_path) as events:
+        shown = events._repr_html_()
+        assert f"<caption>{html.escape(repr(events))}</caption>" in shown
+        assert "<th>split</th><th>rows an epoch</th>" in shown
+        for split in ("train", "val", "test"):
+            assert f"<td>{split}</td><td>{events.row_count(split):,}</td>" in shown
 
 
 def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_schema):

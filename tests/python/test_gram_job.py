@@ -113,6 +113,19 @@ def test_the_digest_equals_that_of_the_command(tmp_path, dtype):
     assert np.load(tmp_path / "g.npy").tobytes() == reduction.result().tobytes()
 
 
+def test_the_chunks_have_the_size_of_the_command_unless_a_job_says(tmp_path):
+    """Another size gives other bits, so a new default would be another result."""
+    rows = numbers(9001, "float32")
+    (tmp_path / "x.raw").write_bytes(rows.tobytes())
+    command = [COMMAND, "gram", "--input", tmp_path / "x.raw", "--out", tmp_path / "g.npy"]
+    command += ["--dtype", "f32", "--columns", str(COLUMNS)]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    of = GramJob(9001, COLUMNS, "rows")
+    assert (
+        np.load(tmp_path / "g.npy").tobytes() == folded(of, portions(of, rows)).result().tobytes()
+    )
+
+
 def test_the_memory_layout_of_rows_changes_no_bit():
     of, rows = job(500), numbers(500)
     digest = folded(of, portions(of, rows)).digest

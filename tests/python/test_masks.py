@@ -58,7 +58,7 @@ def expected_masks(batch, row, settings, task, never):
 @pytest.mark.parametrize("compact", [False, True])
 def test_masks_of_attention_are_the_bits_of_the_loops(store_path, compact):
     with headwater.Sampler(
-        store_path, default_batch_size=5, default_sequence_length=21, max_rows=9, compact=compact
+        store_path, default_batch_size=5, default_sequence_length=25, max_rows=9, compact=compact
     ) as sampler:
         for split in ("train", "val"):
             # The last batch of a task ends with sequences of padding alone.
@@ -66,10 +66,10 @@ def test_masks_of_attention_are_the_bits_of_the_loops(store_path, compact):
                 bits = attention_bits(batch)
                 for name, expected in plain_masks(batch).items():
                     found = getattr(bits, name)
-                    assert found.shape == (5, 21, 3)
+                    assert found.shape == (5, 25, 4)
                     found = np.unpackbits(found, axis=2, bitorder="little")
-                    assert np.array_equal(found[..., :21], expected), name
-                    assert not found[..., 21:].any()
+                    assert np.array_equal(found[..., :25], expected), name
+                    assert not found[..., 25:].any()
 
 
 @pytest.mark.parametrize("texts", [True, False])

@@ -91,6 +91,7 @@ def test_other_tasks_stay_out_where_pools_are_named(store_path):
         ({"pools": ["orders"], "staleness_days": 1}, "observed at a time of their own"),
         ({"pools": [("orders", 1)]}, "pools: expected a list of names, found"),
         ({"pools": 3}, "pools: expected a list of names, found 3"),
+        ({"tasks": {"price"}}, "tasks: expected a list of names, found {'price'}"),
         ({"tasks": "price"}, "tasks: expected a list of names, found 'price'; say"),
         ({"tasks": ["pool:orders"]}, "to serve a pool, name its table in pools"),
         ({"tasks": []}, "there is no task to serve"),

@@ -1,6 +1,8 @@
 """The sampler from Python: batches, cursors, resuming, and what it refuses."""
 
 import datetime
+import html
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -151,6 +153,9 @@ def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
     with sampler(store_path) as running:
         assert running.column_embeddings().dtype == np.float16
         assert running.categorical_embeddings().shape == (3, 32)
+        store = headwater.Store(store_path)
+        assert np.array_equal(running.relation_embeddings(), store.relation_embeddings())
+        assert np.array_equal(running.text_embeddings(), store.text_embeddings())
         assert running.database_metadata()["database"] == "shop"
         assert running.tasks == ["shop/price"]
 
@@ -247,6 +252,32 @@ def test_a_pass_goes_on_at_its_cursor(store_path, tmp_path):
             running.evaluate("test", cursor=first.cursor())
         with pytest.raises(headwater.PlanMismatch, match="found one of kind sampler"):
             running.evaluate("train", cursor=running.cursor())
+
+
+def test_the_settings_have_the_defaults_of_the_page(store_path):
+    told = {
+        "require_label": False, "compact": False, "permutations": True, "mask_share": 0.0,
+        "staleness_days": 0, "keep_future_cells": False,
+    }  # fmt: skip
+    with headwater.Sampler(store_path) as plain, headwater.Sampler(store_path, **told) as other:
+        assert plain.cursor() == other.cursor()
+        assert same(plain.next_train_batch(), other.next_train_batch())
+
+
+def test_a_sampler_yields_the_batches_of_its_train_stream(store_path):
+    with sampler(store_path) as running, sampler(store_path) as other:
+        taken = list(itertools.islice(running, 3))
+        assert len(taken) == 3
+        assert all(same(batch, other.next_train_batch()) for batch in taken)
+
+
+def test_a_notebook_shows_the_seeds_of_each_task(store_path):
+    with sampler(store_path) as running:
+        shown, counts = running._repr_html_(), running.seed_counts("train")
+        assert f"<caption>{html.escape(repr(running))}</caption>" in shown
+        assert "<th>task</th><th>train seeds</th><th>val seeds</th><th>test seeds</th>" in shown
+        for task, count in counts.items():
+            assert f"<td>{task}</td><td>{count:,}</td>" in shown
 
 
 def test_a_batch_without_permutations_is_smaller(store_path):
@@ -422,6 +453,12 @@ def test_a_time_with_a_zone_is_converted_to_utc():
     assert headwater.sampler.micros("2022-10-14T23:44:45+02:00") == at
     assert headwater.sampler.micros("2022-10-14 21:44:45Z") == at
     assert headwater.sampler.micros(datetime.datetime(2022, 10, 14, 23, 44, 45, tzinfo=zone)) == at
+
+
+def test_times_are_microseconds_up_to_the_years_that_fit():
+    assert headwater.sampler.micros(5) == headwater.sampler.micros(np.int64(5)) == 5
+    for when in ("290000-01-01", "-290000-01-01"):
+        assert headwater.sampler.micros(when) == np.datetime64(when, "us").astype(int)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 import headwater
+from headwater._frames import mixed_types
 from shop import SCHEMA, shop, write_csv
 
 
@@ -143,6 +144,17 @@ def test_a_column_of_several_types_is_named_with_what_to_do(tmp_path, schema_fil
         headwater.prepare(tables, schema, tmp_path / "db", dimension=8)
     frame["odd"] = frame["odd"].astype(str)
     headwater.prepare(tables, schema, tmp_path / "db", dimension=8)
+
+
+def test_a_column_of_two_types_is_named_behind_columns_with_missing_values():
+    frame = pandas.DataFrame({"good": ["x", pandas.NA], "odd": ["x", 2]}, dtype=object)
+    frame.insert(0, "whole", pandas.array([1, None], dtype="Int64"))
+    with pytest.raises(headwater.DataError, match=r"'odd': .* found str \(row 1\), int \(row 2\)"):
+        headwater.draft_schema({"orders": frame})
+
+
+def test_columns_of_one_name_have_no_types_of_their_own():
+    assert mixed_types(pandas.DataFrame([[1, "x"]], columns=["a", "a"])) is None
 
 
 @pytest.mark.parametrize(

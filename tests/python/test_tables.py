@@ -156,10 +156,14 @@ def test_notebooks_show_stores_tables_and_tasks_escaped(store, tmp_path):
     assert "<em>-&gt; customers</em>" in table
     assert "<td>2023-01-01T00:03:00</td>" in table
     assert "<td>NULL</td>" in table
+    assert "<td>…</td>" in table
     task = store.task("price")
     assert repr(task) == "<task price: numerical of orders, 20,000 seeds>"
     assert f"<td>{task.splits['test']:,}</td>" in task._repr_html_()
+    assert "20,000 seeds, split by hash</caption>" in task._repr_html_()
     assert "<th>median</th>" in task._repr_html_()
+    assert task.labels["NULL"] > 1000
+    assert f"<td>{task.labels['NULL']:,}</td></tr></table>" in task._repr_html_()
     import pyarrow
 
     schema = {"database": "<b>", "table": [{"name": "<i>", "columns": {"<u>": "text"}}]}
@@ -168,6 +172,8 @@ def test_notebooks_show_stores_tables_and_tasks_escaped(store, tmp_path):
     for html in (evil._repr_html_(), evil.tables["<i>"]._repr_html_()):
         assert not any(tag in html for tag in ("<b>", "<i>", "<u>", "<s>"))
         assert "&lt;i&gt;" in html
+        # All of its rows are shown.
+        assert "…" not in html
 
 
 def test_damage_is_told_when_a_frame_is_read(store_path, tmp_path):

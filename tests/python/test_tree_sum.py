@@ -42,7 +42,7 @@ for devices in map(int, sys.argv[6].split(",")):
             add, mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P(), check_vma=False
         ))
 
-    for count in (1, 2, 3, 5, 8, 12):
+    for count in map(int, sys.argv[7].split(",")):
         if count < devices:
             continue
         given = jax.tree.map(lambda of: of[:count], leaves)
@@ -86,10 +86,15 @@ np.savez(f"{out}-{process}.npz", **found)
 """
 
 
-def added_by(processes, devices_each, devices, folder):
+COUNTS = [1, 2, 3, 5, 8, 12]
+
+
+def added_by(processes, devices_each, devices, folder, leaves, counts=COUNTS):
     """Returns the sums of each process, by way, leaves, devices and array."""
-    out, leaves = folder / f"of-{processes}-{devices_each}", folder / "leaves.npz"
-    return saved_by(ADDING, processes, devices_each, out, leaves, devices, seconds=200)
+    out, file = folder / f"of-{processes}-{devices_each}", folder / "leaves.npz"
+    np.savez(file, **leaves)
+    given = file, devices, ",".join(map(str, counts))
+    return saved_by(ADDING, processes, devices_each, out, *given, seconds=200)
 
 
 def plain_sum(leaves):
@@ -100,26 +105,39 @@ def plain_sum(leaves):
     return plain_sum(leaves[:half]) + plain_sum(leaves[half:])
 
 
-@pytest.fixture(scope="module")
-def sums(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sums")
+def some_leaves():
     draws = np.random.default_rng(1)
-    leaves = {
+    return {
         # Sizes that 3 devices do not divide, and one smaller than their number.
         "matrix": draws.standard_normal((12, 7, 11)).astype(np.float32),
         "number": (draws.standard_normal(12) * 10.0 ** draws.integers(-3, 3, 12)).astype("f4"),
         "half": draws.standard_normal((12, 5)).astype(np.float16),
     }
-    np.savez(folder / "leaves.npz", **leaves)
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    folder, leaves = tmp_path_factory.mktemp("sums"), some_leaves()
     everybody = {}
     for processes, each, devices in ((1, 8, "1,2,3,4,8"), (2, 1, "2"), (3, 1, "3"), (2, 2, "4")):
-        for number, found in enumerate(added_by(processes, each, devices, folder)):
+        for number, found in enumerate(added_by(processes, each, devices, folder, leaves)):
             for name, value in found.items():
                 everybody[f"{name} {processes} {each} {number}"] = value
     return leaves, everybody
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 12])
+@with_jax
+def test_p9_three_devices_add_up_along_the_tree(tmp_path):
+    """Of seven leaves and more, devices differ in the number of their nodes and in their sizes."""
+    counts, leaves = [3, 7, 11], some_leaves()
+    (found,) = added_by(1, 3, "3", tmp_path, leaves, counts)
+    for count in counts:
+        for key, of in leaves.items():
+            wanted = plain_sum(of[:count]).astype(np.float32)
+            assert found[f"tree {count} 3 {key}"].tobytes() == wanted.tobytes(), (count, key)
+
+
+@pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.slow
 @with_jax
 def test_p9_a_tree_sum_has_the_same_bits_on_any_devices_and_processes(count, sums):
