@@ -269,7 +269,8 @@ class TreeSum:
         """Raises InvalidArgument if there are more processes than leaves."""
         # The numbers of this process's leaves, in the order in which they are pushed.
         self.numbers = share(leaves, rank, world)
-        self._left = iter(self.numbers)
+        # How many of them were pushed.
+        self._pushed = 0
         self._world = world
         # The tree, shapes and types of the first leaf.
         self._form: Any = None
@@ -282,8 +283,7 @@ class TreeSum:
         Raises:
             InvalidArgument: It has another form than the leaf before, or is one too many.
         """
-        number = next(self._left, None)
-        if number is None:
+        if self._pushed == len(self.numbers):
             raise InvalidArgument(
                 f"expected the {len(self.numbers)} leaves of this process, found one more; make "
                 "another TreeSum for the next sum"
@@ -296,7 +296,8 @@ class TreeSum:
                 f"expected arrays such as {self._form} as in the leaf before, found {form}; push "
                 "the same arrays for each leaf"
             )
-        self._fold.push(Node(number, 1), tree)
+        self._fold.push(Node(self.numbers[self._pushed], 1), tree)
+        self._pushed += 1
 
     def nodes(self) -> Any:
         """Returns the sums so far, arrays [n, ...], for `tree_sum(..., folded=True)`.
@@ -323,7 +324,7 @@ class TreeSum:
         return self._fold.whole()
 
     def _check_all_are_there(self) -> None:
-        missing = list(self._left)
+        missing = list(self.numbers[self._pushed :])
         if missing:
             raise InvalidArgument(
                 f"expected the leaves {list(self.numbers)} of this process, found {missing} "

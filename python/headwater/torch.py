@@ -189,7 +189,8 @@ class TreeSum:
             )
         # The numbers of this process's leaves, in the order in which they are pushed.
         self.numbers = share(leaves, rank, world)
-        self._left = iter(self.numbers)
+        # How many of them were pushed.
+        self._pushed = 0
         self._nodes = [nodes_within(share(leaves, of, world)) for of in range(world)]
         self._fold: Fold[list[torch.Tensor]] = Fold(_added)
         self._rebuilt: Callable[[list[torch.Tensor]], Any] = list
@@ -202,8 +203,7 @@ class TreeSum:
         Raises:
             InvalidArgument: It has another form than the leaf before, or is one too many.
         """
-        number = next(self._left, None)
-        if number is None:
+        if self._pushed == len(self.numbers):
             raise InvalidArgument(
                 f"expected the {len(self.numbers)} leaves of this process, found one more; make "
                 "another TreeSum for the next sum"
@@ -221,7 +221,9 @@ class TreeSum:
                 f"before, found {form}; push the same tensors for each leaf"
             )
         # Copies, since the caller may use the memory again.
-        self._fold.push(Node(number, 1), [of.detach().clone() for of in flat])
+        leaf = [of.detach().clone() for of in flat]
+        self._fold.push(Node(self.numbers[self._pushed], 1), leaf)
+        self._pushed += 1
 
     def whole(self) -> Any:
         """Returns the sum of all leaves of all processes; a collective, as `tree_sum` is.
@@ -229,7 +231,7 @@ class TreeSum:
         Raises:
             InvalidArgument: A leaf of this process was not pushed.
         """
-        missing = list(self._left)
+        missing = list(self.numbers[self._pushed :])
         if missing:
             raise InvalidArgument(
                 f"expected the leaves {list(self.numbers)} of this process, found {missing} "

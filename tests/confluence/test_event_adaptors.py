@@ -162,6 +162,38 @@ def test_a_source_has_the_rows_of_the_stream_for_every_worker(events_path):
             source[wrong]
 
 
+def test_a_source_has_an_epoch_of_the_default_stream_unless_told(events_path):
+    source = EventsSource(events_path)
+    with headwater.Events(events_path) as events:
+        assert len(source) == events.row_count("train")
+        batch = next(events)
+    assert same(source[7], {name: array[7] for name, array in batch.items()})
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 2**31 + 1, 1.5, "2"])
+def test_a_number_of_epochs_that_cannot_be_is_refused(events_path, epochs):
+    with pytest.raises(headwater.InvalidArgument, match="give a whole number of epochs up to 2"):
+        EventsSource(events_path, epochs=epochs)
+    most = EventsSource(events_path, epochs=2**31)
+    assert len(most) == 2**31 * len(EventsSource(events_path))
+
+
+def test_a_source_has_one_row_at_least(tmp_path):
+    split = "train = 0.6, val = 0.1, test = 0.3"
+    assert split in SCHEMA
+    alone = SCHEMA.replace(split, "train = 1.0, val = 0.0, test = 0.0")
+    (tmp_path / "schema.toml").write_text(alone)
+    first = pings(1)[:2]
+    headwater.prepare(write_csv(tmp_path, first), tmp_path / "schema.toml", tmp_path / "pings.db")
+    assert len(EventsSource(tmp_path / "pings.db")) == 1
+    with pytest.raises(headwater.InvalidArgument, match="found 1 epochs of 0 rows in the test"):
+        EventsSource(tmp_path / "pings.db", "test")
+
+
+def test_a_dataset_of_no_batches_is_empty(events_path):
+    assert list(EventsDataset({"path": events_path} | SETTINGS, batch_count=0)) == []
+
+
 def replaced(path):
     """Another store at the path, and the message of a source that was made of the first."""
     first, schema = headwater.Events(path).metadata()["root"], path.parent / "events.toml"

@@ -9,7 +9,6 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import headwater
@@ -674,25 +673,6 @@ def test_training_overfits_one_batch():
         state, metrics = learning.step(state, one, layout.flag_to_devices(False))
         losses.append(float(metrics.loss))
     assert losses[-1] < 0.05 * losses[0]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_inference_uses_a_running_mean_if_configured(share):
-    learning = learning_program(share)
-    layout = Layout(jax.devices()[:1])
-    state = learning.initial()
-    mean = jax.device_get(state.params)
-    for step in range(6):
-        state, _ = learning.step(
-            state, layout.to_devices(made(seed=step)), layout.flag_to_devices(False)
-        )
-        kept = min(share, (1 + step) / (10 + step))
-        mean = optax.incremental_update(jax.device_get(state.params), mean, 1 - kept)
-        for twin, ours in zip(
-            jax.tree.leaves(mean), jax.tree.leaves(state.inference_params), strict=True
-        ):
-            np.testing.assert_allclose(ours, twin, rtol=1e-5, atol=1e-7)
-    assert bool(state.mean) == bool(share)
 
 
 def test_a_step_without_finite_gradient_is_skipped_and_counted():

@@ -65,8 +65,8 @@ def program_of(**optimizer):
     return Program(settings, *synthetic.vocabulary_and_tables(), layout), settings.data, layout
 
 
-def made(data, kind=batch.CATEGORICAL, **changes):
-    return synthetic.batch(data, kind, np.random.default_rng(0))._replace(**changes)
+def made(data, kind=batch.CATEGORICAL, seed=0, **changes):
+    return synthetic.batch(data, kind, np.random.default_rng(seed))._replace(**changes)
 
 
 def leaves(tree):
@@ -79,6 +79,25 @@ def test_matrices_are_narrow_on_accelerators_unless_the_settings_say(monkeypatch
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
         assert compute_type("auto") == automatic
         assert [compute_type(of) for of in ("float32", "bfloat16")] == ["float32", "bfloat16"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_inference_uses_a_running_mean_if_configured(share):
+    program, data, layout = program_of(microbatches=0, mean_share=share)
+    state = program.initial()
+    mean = leaves(state.params)
+    for step in range(6):
+        one = layout.to_devices(made(data, seed=step))
+        state, _ = program.step(state, one, layout.flag_to_devices(False))
+        # The first steps average over fewer steps.
+        kept = min(share, (1 + step) / (10 + step))
+        mean = [
+            kept * old + (1 - kept) * new
+            for old, new in zip(mean, leaves(state.params), strict=True)
+        ]
+        for ours, theirs in zip(leaves(state.inference_params), mean, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+    assert bool(state.mean) == bool(share)
 
 
 def test_what_is_compiled_for_a_batch_is_the_step():
@@ -114,10 +133,11 @@ def test_a_step_is_skipped_if_its_loss_alone_is_not_finite(count):
         before = after
 
 
-def test_predictions_of_microbatches_are_in_the_order_of_the_batch():
-    program, data, layout = program_of(microbatches=2)
+@pytest.mark.parametrize("count", [1, 2])
+def test_predictions_of_microbatches_are_in_the_order_of_the_batch(count):
+    program, data, layout = program_of(microbatches=count)
     whole, params = made(data), program.initial().params
-    ours = program.predict(params, microbatches.split(whole, 2, layout))
+    ours = program.predict(params, microbatches.split(whole, count, layout))
     theirs = program.predict(params, layout.to_devices(whole))
     for name, wanted in theirs._asdict().items():
         np.testing.assert_allclose(getattr(ours, name), wanted, rtol=1e-5, err_msg=name)

@@ -67,7 +67,7 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/step.py": [
         ["tests/confluence/test_step.py"],
-        [_MODEL, _MASKED, "-k", "running_mean or outputs or loss_is_that or of_a_pool or only_a"],
+        [_MODEL, _MASKED, "-k", "outputs or loss_is_that or of_a_pool or only_a"],
         _RECORDED,
     ],
     "confluence/batch.py": [

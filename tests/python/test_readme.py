@@ -64,7 +64,7 @@ NOT_RUN = {
     ("docs/determinism.md", "python examples/elastic_torch.py"): (
         "it needs PyTorch; make test-torch runs it"
     ),
-    ("docs/model.md", "mpirun -n 4 confluence train"): (
+    ("docs/model.md", "mpirun -n 4 --bind-to none confluence train"): (
         "launchers that are not here; tests/confluence/test_elastic.py stands in for them"
     ),
     ("docs/pretraining.md", "headwater demo-data shop"): (
