@@ -167,7 +167,7 @@ def test_p9_a_launcher_starts_the_processes_without_options(launcher, alone, sma
 def test_a_launched_process_needs_a_configuration_and_a_count(tiny, tmp_path):
     of_torchrun = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     found = confluence("train", "shop.db", "--out", tmp_path / "run", **of_torchrun)
-    assert "for the 2 launched processes, found a store, for which each would" in found.stderr
+    assert "for 2 processes, found a store, for which each would" in found.stderr
     found = run(tiny, tmp_path / "run", PMIX_RANK="1")
     assert "expected srun --mpi=pmix to tell the number of ranks, found rank 1" in found.stderr
     assert found.returncode == 1
