@@ -121,9 +121,9 @@ def check_is_alone(processes: Processes, store: Any) -> None:
     """
     if processes.count > 1:
         raise ConfigError(
-            f"expected a configuration for {processes.count} processes, found a store, for which "
-            f"each would choose its own; write one first with `confluence init {store} --out FILE` "
-            "and name it: --config FILE"
+            f"expected a configuration for {processes.count} processes, found a store: each "
+            f"would choose another configuration; write one with `confluence init {store} --out "
+            "FILE`, and name it with --config FILE"
         )
 
 

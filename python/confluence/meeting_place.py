@@ -1,4 +1,4 @@
-"""Where rank 0 of a run listens: at an address that all were told, or as it says in a file."""
+"""Where rank 0 of a run listens: at an address that all ranks know, or at the one in a file."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from headwater._headwater import write_file
 class MeetingPlace(Protocol):
     """The address of rank 0, as HOST:PORT."""
 
-    # Whether another look may find another address.
+    # Whether another read may return another address.
     may_change: bool
 
-    def look(self) -> str | None:
-        """Returns the address, or None while rank 0 has not said it."""
+    def read(self) -> str | None:
+        """Returns the address, or None while rank 0 has not announced it."""
 
-    def open(self) -> AbstractContextManager[str]:
-        """Says the address, of which rank 0 calls this, until all ranks have met."""
+    def announce(self) -> AbstractContextManager[str]:
+        """Returns the address; rank 0 calls this, and ends it when all ranks have met."""
 
 
-class Told:
-    """An address that all ranks were told when they were started."""
+class KnownAddress:
+    """An address that all ranks know from the command line."""
 
     may_change = False
 
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def look(self) -> str:
+    def read(self) -> str:
         """Returns the address."""
         return self._address
 
     @contextmanager
-    def open(self) -> Iterator[str]:
+    def announce(self) -> Iterator[str]:
         """Returns the address."""
         yield self._address
 
 
-class Noted:
+class AddressFile:
     """An address that rank 0 chooses, and writes into the folder of the run, which all ranks share.
 
     A run that was killed may have left an address where nobody listens any more. So the other ranks
-    look again until they have met rank 0.
+    read the file again until they have met rank 0.
     """
 
     may_change = True
@@ -56,7 +56,7 @@ class Noted:
         self._file = folder / "rank-0.address"
         self._is_on_one_machine = is_on_one_machine
 
-    def look(self) -> str | None:
+    def read(self) -> str | None:
         """Returns the address that is in the file."""
         try:
             found = self._file.read_text()
@@ -65,7 +65,7 @@ class Noted:
         return found if ":" in found else None
 
     @contextmanager
-    def open(self) -> Iterator[str]:
+    def announce(self) -> Iterator[str]:
         """Writes the address into the file; removes it at the end.
 
         Raises:
@@ -79,7 +79,7 @@ class Noted:
             yield address
         finally:
             # Another start of the run may have written its own.
-            if self.look() == address:
+            if self.read() == address:
                 self._file.unlink(missing_ok=True)
 
 

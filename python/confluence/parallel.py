@@ -16,7 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from confluence import rollcall
 from confluence.batch import REPLICATED, Batch
-from confluence.meeting_place import Noted, Told
+from confluence.meeting_place import AddressFile, KnownAddress
 from confluence.peers import Peers
 from confluence.rollcall import JoinError
 from headwater._headwater import launched
@@ -66,16 +66,16 @@ class Processes:
         """
         if jax.distributed.is_initialized():
             raise JoinError(
-                "expected one training in each process of several, found another one; start "
-                "other processes for it"
+                "expected one training for each of several processes, found a second one in this "
+                "process; start other processes for it"
             )
         place = (
-            Noted(folder, is_on_one_machine=self.is_on_one_machine)
+            AddressFile(folder, is_on_one_machine=self.is_on_one_machine)
             if self.coordinator is None
-            else Told(self.coordinator)
+            else KnownAddress(self.coordinator)
         )
         try:
-            met = rollcall.call(self.rank, self.count, place, meeting, timeout_seconds)
+            joined = rollcall.call(self.rank, self.count, place, meeting, timeout_seconds)
         except JoinError as error:
             if not self.launcher:
                 raise
@@ -84,12 +84,12 @@ class Processes:
                 "started: to train alone in it, say --processes 1"
             ) from None
         try:
-            self._initialize(met.coordinator, timeout_seconds)
+            self._initialize(joined.coordinator, timeout_seconds)
         except BaseException:
-            for connection in met.connections.values():
+            for connection in joined.connections.values():
                 connection.close()
             raise
-        return Peers(self.rank, met.connections, timeout_seconds)
+        return Peers(self.rank, joined.connections, timeout_seconds)
 
     def _initialize(self, coordinator: str, timeout_seconds: int) -> None:
         # JAX's preemption service would catch SIGTERM.

@@ -84,8 +84,8 @@ class Peers:
         self._steps_begun = 0
         # The most steps that a rank has begun, and since when.
         self._most, self._most_since = 0, time.monotonic()
-        # Whether rank 0 does something that the others do not, so that it may be late.
-        self._is_unhurried = False
+        # Whether a rank may be late.
+        self._allows_late = False
         self._peers: dict[int, _Peer] = {}
         self._is_closed = threading.Event()
         self._selector = selectors.DefaultSelector()
@@ -105,14 +105,14 @@ class Peers:
         self._steps_begun += 1
 
     @contextmanager
-    def unhurried(self) -> Iterator[None]:
-        """While it lasts no rank is late: rank 0 writes results, and the others go on or wait."""
-        self._is_unhurried = True
+    def allow_late_ranks(self) -> Iterator[None]:
+        """Counts no rank as late while rank 0 writes results, and the others go on or wait."""
+        self._allows_late = True
         try:
             yield
         finally:
             self._most_since = time.monotonic()
-            self._is_unhurried = False
+            self._allows_late = False
 
     @contextmanager
     def exit_on_error(self, expected: type[Exception]) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Peers:
                     traceback.print_exc()
             self._is_closed.set()
             for peer in self._peers.values():
-                self._tell(peer, {"lost": f"rank {self._rank}: {reason}"})
+                self._send(peer, {"lost": f"rank {self._rank}: {reason}"})
             time.sleep(_LAST_WORDS_SECONDS)
             self._lost(f"confluence: rank {self._rank}: {reason}")
             raise
@@ -150,7 +150,7 @@ class Peers:
             self._thread.join()
         for peer in self._peers.values():
             if has_ended:
-                self._tell(peer, {"ended": True})
+                self._send(peer, {"ended": True})
             peer.connection.close()
         self._selector.close()
 
@@ -165,23 +165,23 @@ class Peers:
         next_beat = last_beat = time.monotonic()
         while not self._is_closed.is_set():
             for key, _ in self._selector.select(max(next_beat - time.monotonic(), 0)):
-                self._hear(key.data)
+                self._receive(key.data)
             now = time.monotonic()
             if now >= next_beat:
                 if now - last_beat > self._silence / 2:
-                    self._forget_silence(now)
+                    self._restart_clocks(now)
                 next_beat, last_beat = now + self._beat, now
                 for peer in self._peers.values():
-                    self._tell(peer, {"steps_begun": self._steps_begun})
+                    self._send(peer, {"steps_begun": self._steps_begun})
                 self._check(now)
 
-    def _forget_silence(self, now: float) -> None:
-        """Begins to count anew: this rank stood still, and so maybe all did, as a suspended job."""
+    def _restart_clocks(self, now: float) -> None:
+        """Counts silence and lateness from now: this rank stood still, maybe the whole job did."""
         self._most_since = now
         for peer in self._peers.values():
             peer.heard_at = now
 
-    def _hear(self, other: int) -> None:
+    def _receive(self, other: int) -> None:
         peer = self._peers[other]
         messages = peer.messages()
         for message in messages or ():
@@ -191,23 +191,23 @@ class Peers:
                 peer.steps_begun = steps
             peer.has_ended |= message.get("ended") is True
             if isinstance(message.get("lost"), str):
-                self._lose(message["lost"], None)
+                self._end(message["lost"], None)
         if messages is None:
             self._selector.unregister(peer.connection)
             if not peer.has_ended:
-                self._lose(f"rank {other} is gone; its own messages say why; {_CONTINUE}", other)
+                self._end(f"rank {other} is gone; its own messages say why; {_CONTINUE}", other)
 
     def _check(self, now: float) -> None:
         running = {other: peer for other, peer in self._peers.items() if not peer.has_ended}
         for other, peer in running.items():
             if now - peer.heard_at > self._silence:
                 since = f"{self._silence:.0f} s"
-                self._lose(
+                self._end(
                     f"rank {other} has given no sign of life for {since}; see whether its process "
                     f"is stopped, or its machine; {_CONTINUE}",
                     other,
                 )
-        if self._rank or self._is_unhurried:
+        if self._rank or self._allows_late:
             # Rank 0 alone knows how far all others are.
             return
         begun = {0: self._steps_begun}
@@ -217,24 +217,24 @@ class Peers:
             self._most, self._most_since = most, now
         late = [str(other) for other, steps in begun.items() if steps < most]
         if late and now - self._most_since > self._timeout:
-            self._lose(
+            self._end(
                 f"rank {', '.join(late)} has not begun a step within {self._timeout:.0f} s "
                 f"(run.timeout_seconds) for which the others wait; see what keeps it; {_CONTINUE}",
                 None,
             )
 
-    def _lose(self, reason: str, gone: int | None) -> None:
+    def _end(self, reason: str, gone: int | None) -> None:
         if self._is_closed.is_set():
             return
         self._is_closed.set()
         for other, peer in self._peers.items():
             if other != gone and self._rank == 0:
-                self._tell(peer, {"lost": reason})
+                self._send(peer, {"lost": reason})
         if self._rank == 0:
             time.sleep(_LAST_WORDS_SECONDS)
         self._lost(f"confluence: rank {self._rank} stops: {reason}")
 
-    def _tell(self, peer: _Peer, message: Mapping[str, Any]) -> None:
+    def _send(self, peer: _Peer, message: Mapping[str, Any]) -> None:
         try:
             peer.connection.sendall(line(message))
         except OSError:

@@ -61,10 +61,10 @@ class Meeting(NamedTuple):
         )
 
 
-class Met(NamedTuple):
-    """How the ranks met: where rank 0 listened, and the connections that remain.
+class Joined(NamedTuple):
+    """The result of a roll call: the address of rank 0, and open connections by rank.
 
-    Those of rank 0 are with all other ranks, that of another rank is with rank 0.
+    Rank 0 has one with each other rank; every other rank has one, with rank 0.
     """
 
     coordinator: str
@@ -73,7 +73,7 @@ class Met(NamedTuple):
 
 def call(
     rank: int, count: int, place: MeetingPlace, meeting: Meeting, timeout_seconds: float
-) -> Met:
+) -> Joined:
     """Returns when all ranks have connected, and `meeting.differences` finds none to rank 0.
 
     Raises:
@@ -84,11 +84,11 @@ def call(
         return _report(rank, count, place, meeting, end)
     with ExitStack() as open_resources:
         try:
-            coordinator = open_resources.enter_context(place.open())
+            coordinator = open_resources.enter_context(place.announce())
         except OSError as error:
             raise JoinError(
-                f"rank 0 cannot say where it listens: {error}; name an address that all ranks "
-                "reach: --processes N --rank R --coordinator HOST:PORT"
+                f"rank 0 cannot find or write its own address: {error}; name an address that all "
+                "ranks reach: --processes N --rank R --coordinator HOST:PORT"
             ) from None
         host, port = address(coordinator)
         listeners = [open_resources.enter_context(of) for of in _listen(host, port, end)]
@@ -100,7 +100,7 @@ def call(
         if refusal:
             gathering.refuse(refusal)
             raise JoinError(refusal)
-        return Met(coordinator, gathering.accept_all())
+        return Joined(coordinator, gathering.accept_all())
 
 
 def address(coordinator: str) -> tuple[str, int]:
@@ -317,7 +317,7 @@ def _has_form(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     )
 
 
-def _report(rank: int, count: int, place: MeetingPlace, meeting: Meeting, end: float) -> Met:
+def _report(rank: int, count: int, place: MeetingPlace, meeting: Meeting, end: float) -> Joined:
     report = _Report(rank, count, meeting.identity)._asdict()
     while True:
         connection, coordinator = _connect(rank, count, place, end)
@@ -328,7 +328,7 @@ def _report(rank: int, count: int, place: MeetingPlace, meeting: Meeting, end: f
         else:
             answer = _read(connection, end + _READ_TIMEOUT_SECONDS)
         if meeting.has_proof(answer, _RANK_0) and not answer.get("refusal"):
-            return Met(coordinator, {0: connection})
+            return Joined(coordinator, {0: connection})
         connection.close()
         if meeting.has_proof(answer, _RANK_0):
             raise JoinError(str(answer["refusal"]))
@@ -345,7 +345,7 @@ def _connect(rank: int, count: int, place: MeetingPlace, end: float) -> tuple[so
     """Connects to rank 0, which may start later; returns its address, too."""
     start = time.monotonic()
     while True:
-        coordinator, reason = place.look(), "nothing listens there"
+        coordinator, reason = place.read(), "nothing listens there"
         try:
             if coordinator is not None:
                 found = address(coordinator)

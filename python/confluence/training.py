@@ -103,15 +103,15 @@ def _joined(
     try:
         yield peers
     except Interrupted:
-        _part(peers, processes)
+        _end_together(peers, processes)
         raise
     except BaseException:
         peers.close(has_ended=False)
         raise
-    _part(peers, processes)
+    _end_together(peers, processes)
 
 
-def _part(peers: Peers, processes: Processes) -> None:
+def _end_together(peers: Peers, processes: Processes) -> None:
     """Waits until the run has ended for all processes, and ends the watch."""
     if processes.count > 1:
         jax.distributed.shutdown()
@@ -319,7 +319,7 @@ class _Trainer:
             self._train_steps(last, profile)
         self._writer.wait()
         self._log.flush()
-        with self._peers.unhurried():
+        with self._peers.allow_late_ranks():
             results = self._results()
             if self._is_leader:
                 _write_results(self._parts, self._out, [self._out], results)

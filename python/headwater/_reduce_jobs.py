@@ -43,18 +43,7 @@ RANKED_ROW = np.dtype([("value", NUMBER), ("row", COUNT)])
 class Job:
     """The plan of a statistic: all settings that determine its bits.
 
-    Args:
-        rows: The number of rows; None for the job of a `PartitionedJob`.
-        columns: k, the number of columns.
-        data: A name for these rows. Portions of rows with another name are refused; the caller
-            makes sure that a name always means the same rows.
-        chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
-            fixed tree adds the chunks.
-        dtype: The type of the numbers. Products and sums have 64 bits for every type.
-
-    Raises:
-        InvalidArgument: An argument is not valid.
-        LimitExceeded: There are too many rows or columns, or the name is too long.
+    It has the fields of every job, which `GramJob` describes.
     """
 
     rows: int | None

@@ -9,7 +9,7 @@ alone, not on who adds up which of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headwater._headwater import InvalidArgument
 
@@ -78,3 +78,66 @@ class Fold(Generic[T]):
         for _, value in reversed(others):
             whole = self._add(value, whole)
         return whole
+
+
+class Leaves(Generic[T]):
+    """The leaves of one process, added up as they come.
+
+    Raises:
+        InvalidArgument: There are more processes than leaves.
+    """
+
+    def __init__(self, leaves: int, rank: int, world: int, add: Callable[[T, T], T]) -> None:
+        # The numbers of the process's leaves, in the order in which they are pushed.
+        self.numbers = share(leaves, rank, world)
+        # The shapes and types of the first leaf.
+        self.form: Any = None
+        self._pushed = 0
+        self._fold = Fold(add)
+
+    def push(self, form: Any, leaf: Callable[[], T]) -> None:
+        """Adds the next leaf, which is called for if it fits.
+
+        Raises:
+            InvalidArgument: It has another form than the leaf before, or is one too many.
+        """
+        if self._pushed == len(self.numbers):
+            raise InvalidArgument(
+                f"expected {len(self.numbers)} pushes, one for each leaf of this process, found "
+                "one more; make a new TreeSum for the next sum"
+            )
+        if self.form is None:
+            self.form = form
+        if form != self.form:
+            raise InvalidArgument(
+                f"expected a leaf like the one before, {self.form}, found {form}; push the same "
+                "names, shapes and types for each leaf"
+            )
+        self._fold.push(Node(self.numbers[self._pushed], 1), leaf())
+        self._pushed += 1
+
+    def nodes(self) -> list[T]:
+        """Returns the sums of the nodes of `nodes_within(numbers)`.
+
+        Raises:
+            InvalidArgument: A leaf was not pushed.
+        """
+        self._check_all_are_there()
+        return [value for _, value in self._fold]
+
+    def whole(self) -> T:
+        """Returns the sum of all leaves of this process.
+
+        Raises:
+            InvalidArgument: A leaf was not pushed.
+        """
+        self._check_all_are_there()
+        return self._fold.whole()
+
+    def _check_all_are_there(self) -> None:
+        missing = list(self.numbers[self._pushed :])
+        if missing:
+            raise InvalidArgument(
+                f"expected the leaves {list(self.numbers)} of this process, found {missing} "
+                "missing; push one for each of `numbers` first"
+            )

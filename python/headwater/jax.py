@@ -13,7 +13,7 @@ import numpy.typing as npt
 from headwater._alias import alias
 from headwater._headwater import InvalidArgument
 from headwater._optional import installed_by
-from headwater._tree import Fold, Node, nodes_within, share
+from headwater._tree import Fold, Leaves, Node, nodes_within, share
 from headwater.reduce import GramJob, Reduction, Worker
 
 with installed_by("pip install jax"):
@@ -267,15 +267,11 @@ class TreeSum:
 
     def __init__(self, leaves: int, rank: int = 0, world: int = 1) -> None:
         """Raises InvalidArgument if there are more processes than leaves."""
+        self._leaves: Leaves[Any] = Leaves(leaves, rank, world, _added)
         # The numbers of this process's leaves, in the order in which they are pushed.
-        self.numbers = share(leaves, rank, world)
-        # How many of them were pushed.
-        self._pushed = 0
+        self.numbers = self._leaves.numbers
         self._world = world
-        # The tree, shapes and types of the first leaf.
-        self._form: Any = None
         self._most = max(len(nodes_within(share(leaves, of, world))) for of in range(world))
-        self._fold: Fold[Any] = Fold(_added)
 
     def push(self, tree: Any) -> None:
         """Adds the next leaf, and takes over its arrays, whose memory is used again.
@@ -283,21 +279,8 @@ class TreeSum:
         Raises:
             InvalidArgument: It has another form than the leaf before, or is one too many.
         """
-        if self._pushed == len(self.numbers):
-            raise InvalidArgument(
-                f"expected the {len(self.numbers)} leaves of this process, found one more; make "
-                "another TreeSum for the next sum"
-            )
-        form = jax.tree.map(lambda of: f"{of.dtype}{list(of.shape)}", tree)
-        if self._form is None:
-            self._form = form
-        if form != self._form:
-            raise InvalidArgument(
-                f"expected arrays such as {self._form} as in the leaf before, found {form}; push "
-                "the same arrays for each leaf"
-            )
-        self._fold.push(Node(self.numbers[self._pushed], 1), tree)
-        self._pushed += 1
+        form = jax.tree.map(_form_of, tree)
+        self._leaves.push(form, lambda: tree)
 
     def nodes(self) -> Any:
         """Returns the sums so far, arrays [n, ...], for `tree_sum(..., folded=True)`.
@@ -305,9 +288,7 @@ class TreeSum:
         Raises:
             InvalidArgument: A leaf of this process was not pushed.
         """
-        self._check_all_are_there()
-        found = [value for _, value in self._fold]
-        return _stacked(found, self._most)
+        return _stacked(self._leaves.nodes(), self._most)
 
     def whole(self) -> Any:
         """Returns the sum of all leaves, arrays [...], once, if this is the only process.
@@ -317,19 +298,14 @@ class TreeSum:
         """
         if self._world > 1:
             raise InvalidArgument(
-                f"expected one process, found {self._world}, of which each has a part of the sum; "
+                f"expected one process, found {self._world}, each of which has a part of the sum; "
                 "give `nodes()` to tree_sum(..., folded=True)"
             )
-        self._check_all_are_there()
-        return self._fold.whole()
+        return self._leaves.whole()
 
-    def _check_all_are_there(self) -> None:
-        missing = list(self.numbers[self._pushed :])
-        if missing:
-            raise InvalidArgument(
-                f"expected the leaves {list(self.numbers)} of this process, found {missing} "
-                "missing; push one for each of `numbers` first"
-            )
+
+def _form_of(array: jax.Array) -> Any:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)  # type: ignore[no-untyped-call]
 
 
 @functools.partial(jax.jit, donate_argnums=0)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from headwater._alias import alias
 from headwater._headwater import InvalidArgument
 from headwater._optional import installed_by
-from headwater._tree import Fold, Node, nodes_within, share
+from headwater._tree import Fold, Leaves, nodes_within, share
 from headwater.events import Events
 from headwater.sampler import Sampler, Split
 
@@ -119,6 +118,8 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
 # Tensors by name or in a list, or one tensor.
 Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
+# The names of tensors, or their places in a list; None for one tensor.
+_Names: TypeAlias = list[str] | range | None
 
 
 def tree_sum(tensors: Tensors, *, leaves: int, group: Any = None) -> Any:
@@ -145,7 +146,7 @@ def tree_sum(tensors: Tensors, *, leaves: int, group: Any = None) -> Any:
         tensor(7.)
     """
     total = TreeSum(leaves, group)
-    flat, rebuilt = _flat(tensors)
+    names, flat = _flat(tensors)
     for tensor in flat:
         if tensor.shape[:1] != (len(total.numbers),):
             raise InvalidArgument(
@@ -153,7 +154,7 @@ def tree_sum(tensors: Tensors, *, leaves: int, group: Any = None) -> Any:
                 f"process's share of leaves={leaves}, found the shape {list(tensor.shape)}"
             )
     for place in range(len(total.numbers)):
-        total.push(rebuilt([tensor[place] for tensor in flat]))
+        total.push(_in_form(names, [tensor[place] for tensor in flat]))
     return total.whole()
 
 
@@ -184,18 +185,14 @@ class TreeSum:
             world = torch.distributed.get_world_size(group)
         if rank < 0:
             raise InvalidArgument(
-                "expected a process of the group, found another one; let only the members of the "
-                "group add up"
+                "expected a process that belongs to the group, found one that does not; call this "
+                "in the processes of the group alone"
             )
-        # The numbers of this process's leaves, in the order in which they are pushed.
-        self.numbers = share(leaves, rank, world)
-        # How many of them were pushed.
-        self._pushed = 0
         self._nodes = [nodes_within(share(leaves, of, world)) for of in range(world)]
-        self._fold: Fold[list[torch.Tensor]] = Fold(_added)
-        self._rebuilt: Callable[[list[torch.Tensor]], Any] = list
-        # The names, shapes and types of the first leaf.
-        self._form: Any = None
+        self._leaves: Leaves[list[torch.Tensor]] = Leaves(leaves, rank, world, _added)
+        # The numbers of this process's leaves, in the order in which they are pushed.
+        self.numbers = self._leaves.numbers
+        self._names: _Names = None
 
     def push(self, tensors: Tensors) -> None:
         """Adds the next leaf of this process: tensors of the same form, shapes and types each time.
@@ -203,44 +200,27 @@ class TreeSum:
         Raises:
             InvalidArgument: It has another form than the leaf before, or is one too many.
         """
-        if self._pushed == len(self.numbers):
-            raise InvalidArgument(
-                f"expected the {len(self.numbers)} leaves of this process, found one more; make "
-                "another TreeSum for the next sum"
-            )
-        flat, self._rebuilt = _flat(tensors)
-        names = sorted(tensors) if isinstance(tensors, Mapping) else range(len(flat))
-        form = [
-            (name, tuple(of.shape), str(of.dtype)) for name, of in zip(names, flat, strict=True)
-        ]
-        if self._form is None:
-            self._form = form
-        if form != self._form:
-            raise InvalidArgument(
-                f"expected tensors of the names, shapes and types {self._form} as in the leaf "
-                f"before, found {form}; push the same tensors for each leaf"
-            )
+        self._names, flat = _flat(tensors)
+        form = _in_form(self._names, [f"{of.dtype} {list(of.shape)}" for of in flat])
         # Copies, since the caller may use the memory again.
-        leaf = [of.detach().clone() for of in flat]
-        self._fold.push(Node(self.numbers[self._pushed], 1), leaf)
-        self._pushed += 1
+        self._leaves.push(form, lambda: [of.detach().clone() for of in flat])
 
     def whole(self) -> Any:
         """Returns the sum of all leaves of all processes; a collective, as `tree_sum` is.
 
         Raises:
-            InvalidArgument: A leaf of this process was not pushed.
+            InvalidArgument: A leaf of this process was not pushed, or another process has other
+                tensors or another number of leaves.
         """
-        missing = list(self.numbers[self._pushed :])
-        if missing:
-            raise InvalidArgument(
-                f"expected the leaves {list(self.numbers)} of this process, found {missing} "
-                "missing; push one for each of `numbers` first"
-            )
         if len(self._nodes) == 1:
             # Of one leaf, the sum is the leaf, which is kept.
-            return self._rebuilt([of.clone() for of in self._fold.whole()])
-        own = [value for _, value in self._fold]
+            sums = [of.clone() for of in self._leaves.whole()]
+        else:
+            sums = self._sum_of_processes(self._leaves.nodes())
+        return _in_form(self._names, sums)
+
+    def _sum_of_processes(self, own: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
+        """Returns the sum of all processes' nodes, of which `own` are those of this one."""
         self._check_others(own[0])
         sums: list[Any] = [None] * len(own[0])
         for kind in dict.fromkeys((of.device, of.dtype) for of in own[0]):
@@ -249,11 +229,11 @@ class TreeSum:
             parts = self._sum_of_vectors(rows).split([own[0][at].numel() for at in places])
             for at, part in zip(places, parts, strict=True):
                 sums[at] = part.reshape(own[0][at].shape)
-        return self._rebuilt(sums)
+        return sums
 
     def _check_others(self, own: Sequence[torch.Tensor]) -> None:
         """Refuses other tensors or another number of leaves in other processes."""
-        text = repr((len(self._nodes), self._nodes[-1][-1], self._form)).encode()
+        text = repr((len(self._nodes), self._nodes[-1][-1], self._leaves.form)).encode()
         mine = torch.tensor(list(hashlib.blake2b(text, digest_size=16).digest()), dtype=torch.uint8)
         if own:
             mine = mine.to(own[0].device)
@@ -262,8 +242,9 @@ class TreeSum:
         others = (everybody.reshape(len(self._nodes), -1) != mine).any(1).nonzero().flatten()
         if len(others):
             raise InvalidArgument(
-                "expected the same leaves and tensors in all processes, found others than here in "
-                f"the ranks {others.tolist()}; here are {self._form}"
+                "expected the same number of leaves, names, shapes and types in all processes, "
+                f"found other ones in ranks {others.tolist()} than in this process, which has "
+                f"{self._leaves.form}"
             )
 
     def _sum_of_vectors(self, own: torch.Tensor) -> torch.Tensor:
@@ -295,18 +276,18 @@ def _added(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.Te
     return [one + other for one, other in zip(left, right, strict=True)]
 
 
-def _flat(tensors: Tensors) -> tuple[list[torch.Tensor], Callable[[list[torch.Tensor]], Any]]:
-    """Returns the tensors in a list, and what gives such a list their form again."""
-    rebuilt: Callable[[list[torch.Tensor]], Any] = list
+def _flat(tensors: Tensors) -> tuple[_Names, list[torch.Tensor]]:
+    """Returns the names of the tensors, and the tensors in a list."""
+    names: _Names = None
     if isinstance(tensors, torch.Tensor):
-        flat, rebuilt = [tensors], _only
+        flat = [tensors]
     elif isinstance(tensors, Mapping):
-        # In the order of the names, which may be another one in another process.
+        # In the order of the names, because another process may have them in another order.
         names = sorted(tensors)
         flat = [tensors[name] for name in names]
-        rebuilt = functools.partial(_named, names)
     else:
         flat = list(tensors)
+        names = range(len(flat))
     for tensor in flat:
         if not isinstance(tensor, torch.Tensor):
             raise InvalidArgument(
@@ -318,12 +299,11 @@ def _flat(tensors: Tensors) -> tuple[list[torch.Tensor], Callable[[list[torch.Te
                 f"expected dense tensors, found one of the layout {tensor.layout}; give "
                 "tensor.to_dense()"
             )
-    return flat, rebuilt
+    return names, flat
 
 
-def _only(sums: list[torch.Tensor]) -> torch.Tensor:
-    return sums[0]
-
-
-def _named(names: list[str], sums: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-    return dict(zip(names, sums, strict=True))
+def _in_form(names: _Names, flat: list[Any]) -> Any:
+    """Returns values, one for each tensor, in the form of the tensors with these names."""
+    if names is None:
+        return flat[0]
+    return flat if isinstance(names, range) else dict(zip(names, flat, strict=True))

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
+from child_processes import free_port
 from confluence.compile_cache import use_compile_cache
 from confluence.xla_flags import set_deterministic_flags
-from jax_processes import free_port
 
 # As the command does, and before JAX is imported: the flags are part of the keys of what JAX keeps.
 # The tests use few settings that change the compiled step, since compiling takes seconds: the sizes

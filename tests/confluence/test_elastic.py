@@ -12,12 +12,12 @@ import jax
 import numpy as np
 import pytest
 
+from child_processes import free_port
 from confluence import batch, config, feed, microbatches, synthetic
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.config import ConfigError
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
-from jax_processes import free_port
 from runs import (
     confluence,
     process_options,
@@ -167,7 +167,7 @@ def test_p9_a_launcher_starts_the_processes_without_options(launcher, alone, sma
 def test_a_launched_process_needs_a_configuration_and_a_count(tiny, tmp_path):
     of_torchrun = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     found = confluence("train", "shop.db", "--out", tmp_path / "run", **of_torchrun)
-    assert "for 2 processes, found a store, for which each would" in found.stderr
+    assert "for 2 processes, found a store: each would" in found.stderr
     found = run(tiny, tmp_path / "run", PMIX_RANK="1")
     assert "expected srun --mpi=pmix to tell the number of ranks, found rank 1" in found.stderr
     assert found.returncode == 1

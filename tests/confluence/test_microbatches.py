@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 
 import headwater
+from child_processes import saved_by
 from headwater.jax import TreeSum, tree_sum
-from jax_processes import saved_by
 
 COUNT = 5
 # One process of a run: has some microbatches of five, and saves what it is told of all.
 TELLING = """
-import sys
-import jax
-import numpy as np
-
-process, processes, port, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-if processes > 1:
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
 from confluence.microbatches import Exchange
 from confluence.parallel import Layout
 from headwater.jax import TreeSum

@@ -11,7 +11,7 @@ import pytest
 
 from confluence import peers
 from confluence.config import ConfigError
-from confluence.meeting_place import Noted
+from confluence.meeting_place import AddressFile
 from confluence.peers import Peers
 from runs import ENDLESS, process_options, start_run, wait_for_step
 
@@ -103,7 +103,7 @@ def test_a_rank_that_does_not_begin_a_step_is_named_to_all(run_of_three):
 
 def test_no_rank_is_late_while_rank_0_writes_results(run_of_three):
     ranks, lost = run_of_three(1)
-    with ranks[0].unhurried():
+    with ranks[0].allow_late_ranks():
         ranks[1].begin_step()
         time.sleep(2.5)
         assert lost.reasons == {}
@@ -152,20 +152,20 @@ def test_a_lost_rank_ends_a_process_whose_output_is_closed():
     assert found.returncode == 1
 
 
-def test_an_address_that_is_none_is_looked_for_again(tmp_path):
-    place = Noted(tmp_path, is_on_one_machine=True)
-    assert place.look() is None
+def test_a_file_without_an_address_is_read_again(tmp_path):
+    place = AddressFile(tmp_path, is_on_one_machine=True)
+    assert place.read() is None
     for text in (b"", b"127", b"\xff:\xff"):
         (tmp_path / "rank-0.address").write_bytes(text)
-        assert place.look() is None
-    with place.open() as first:
-        assert place.look() == first
-        with Noted(tmp_path, is_on_one_machine=True).open() as second:
-            assert place.look() == second != first
-        assert place.look() is None
+        assert place.read() is None
+    with place.announce() as first:
+        assert place.read() == first
+        with AddressFile(tmp_path, is_on_one_machine=True).announce() as second:
+            assert place.read() == second != first
+        assert place.read() is None
         (tmp_path / "rank-0.address").write_text("127.0.0.1:7")
     # It is that of another start of the run.
-    assert place.look() == "127.0.0.1:7"
+    assert place.read() == "127.0.0.1:7"
 
 
 def test_ranks_whose_configuration_is_refused_all_say_why_and_end(tiny, tmp_path):
@@ -203,7 +203,7 @@ def test_ranks_that_have_ended_are_not_lost(run_of_three):
         (signal.SIGSTOP, "rank 1 has given no sign of life for 20 s"),
     ],
 )
-def test_a_rank_that_is_killed_or_stopped_ends_the_run_in_our_words(sign, reason, tiny, tmp_path):
+def test_a_rank_that_is_killed_or_stopped_is_named_and_ends_the_run(sign, reason, tiny, tmp_path):
     options = process_options(2)
     settings = [*tiny, *ENDLESS, "run.timeout_seconds=20", "run.checkpoint_every=2"]
     out = tmp_path / "run"

@@ -11,9 +11,9 @@ from contextlib import ExitStack, suppress
 import numpy as np
 import pytest
 
+from child_processes import free_port
 from confluence import rollcall
-from confluence.meeting_place import Told
-from jax_processes import free_port
+from confluence.meeting_place import KnownAddress
 from runs import ENDLESS, process_options, start_run
 
 TIMEOUT_SECONDS = 240
@@ -37,9 +37,11 @@ def called(values, *, count=None, timeout=5, port=None, before=lambda port: None
 
     def one(rank):
         try:
-            place = Told(f"127.0.0.1:{port}")
-            met = rollcall.call(rank, count or len(values), place, meeting(values[rank]), timeout)
-            for connection in met.connections.values():
+            place = KnownAddress(f"127.0.0.1:{port}")
+            joined = rollcall.call(
+                rank, count or len(values), place, meeting(values[rank]), timeout
+            )
+            for connection in joined.connections.values():
                 connection.close()
             found[rank] = None
         except rollcall.JoinError as error:
@@ -206,7 +208,7 @@ def test_a_rank_of_another_run_is_told_so_and_this_run_joins():
 
     def before(port):
         with pytest.raises(rollcall.JoinError) as refused:
-            rollcall.call(1, 2, Told(f"127.0.0.1:{port}"), meeting(key="runs/2"), 5)
+            rollcall.call(1, 2, KnownAddress(f"127.0.0.1:{port}"), meeting(key="runs/2"), 5)
         told.append(str(refused.value))
 
     assert called({0: 7, 1: 7, 2: 7}, before=before) == {0: None, 1: None, 2: None}
@@ -285,14 +287,14 @@ def test_a_rank_waits_for_rank_0_no_longer_than_it_may(monkeypatch):
 
     monkeypatch.setattr(socket, "create_connection", connect)
     with pytest.raises(rollcall.JoinError, match=r"could not connect .* within 1 s \(timed out\)"):
-        rollcall.call(1, 2, Told("192.0.2.1:9000"), meeting(), 1)
+        rollcall.call(1, 2, KnownAddress("192.0.2.1:9000"), meeting(), 1)
     assert 0 < min(waits) < max(waits) <= 1
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a" * 300])
 def test_rank_0_elsewhere_is_refused(host):
     with pytest.raises(rollcall.JoinError, match="rank 0 cannot (listen on|find the address of) "):
-        rollcall.call(0, 2, Told(f"{host}:{free_port()}"), meeting(), 1)
+        rollcall.call(0, 2, KnownAddress(f"{host}:{free_port()}"), meeting(), 1)
 
 
 def test_a_port_in_use_is_refused():
@@ -300,7 +302,7 @@ def test_a_port_in_use_is_refused():
         socket.create_server(("127.0.0.1", 0)) as other,
         pytest.raises(rollcall.JoinError, match=r"in use; give --coordinator a free port"),
     ):
-        rollcall.call(0, 2, Told(f"localhost:{other.getsockname()[1]}"), meeting(), 1)
+        rollcall.call(0, 2, KnownAddress(f"localhost:{other.getsockname()[1]}"), meeting(), 1)
 
 
 ANSWERS = {
@@ -332,7 +334,9 @@ def test_a_rank_takes_no_answer_but_that_of_its_rank_0(name, stays, monkeypatch)
         other = threading.Thread(target=answer)
         other.start()
         with pytest.raises(rollcall.JoinError, match="rank 1 of 2 got no answer from rank 0 of th"):
-            rollcall.call(1, 2, Told(f"127.0.0.1:{listener.getsockname()[1]}"), meeting(), 1)
+            rollcall.call(
+                1, 2, KnownAddress(f"127.0.0.1:{listener.getsockname()[1]}"), meeting(), 1
+            )
         other.join(TIMEOUT_SECONDS)
 
 

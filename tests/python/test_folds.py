@@ -458,15 +458,20 @@ def test_p6_a_portion_of_another_job_is_refused_by_every_setting():
         merge(job("exponents"), fold(job("moments"), 0, rows))
 
 
-@pytest.mark.parametrize("statistic", JOBS)
-def test_p6_damaged_and_conflicting_portions_are_refused(statistic):
-    of, rows, y = job(statistic), numbers(), second()
-    portion = fold(of, 0, rows[:64], **others(statistic, y, 0, 64))
-    for place in range(8, len(portion), max(1, len(portion) // 50)):
+def damage_is_refused(of, portion, every):
+    """Flips a bit in every so many bytes of a portion, one at a time."""
+    for place in range(8, len(portion), every):
         damaged = bytearray(portion)
         damaged[place] ^= 1
         with pytest.raises((headwater.Corrupt, headwater.VersionMismatch)):
             merge(of, bytes(damaged))
+
+
+@pytest.mark.parametrize("statistic", JOBS)
+def test_p6_damaged_and_conflicting_portions_are_refused(statistic):
+    of, rows, y = job(statistic), numbers(), second()
+    portion = fold(of, 0, rows[:64], **others(statistic, y, 0, 64))
+    damage_is_refused(of, portion, max(1, len(portion) // 50))
     with pytest.raises(headwater.NotOurs):
         merge(of, b"not a portion at all")
     wrong = rows[:64].copy()

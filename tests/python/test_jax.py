@@ -12,8 +12,8 @@ import ml_dtypes  # noqa: F401 - gives NumPy the name bfloat16
 import numpy as np
 import pytest
 
+from child_processes import saved_by
 from headwater.reduce import GramJob, Reduction, Worker
-from jax_processes import saved_by
 
 # JAX warns if a process that has loaded it forks, so only child processes load it.
 pytestmark = [
@@ -25,15 +25,8 @@ ROWS, COLUMNS, CHUNK_ROWS = 4800, 17, 100
 
 # One process of a run: folds each array and saves the Gram matrices.
 FOLDING = """
-import os, sys
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-
-process, processes, port, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-if processes > 1:
-    jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
 from headwater import InvalidArgument
 from headwater.jax import gram
 

@@ -24,7 +24,7 @@ from headwater.reduce import (
     fold,
     merge,
 )
-from test_folds import CHUNK_ROWS, JOBS, job, numbers, one_call, others, second
+from test_folds import CHUNK_ROWS, JOBS, damage_is_refused, job, numbers, one_call, others, second
 
 LENGTHS = (200, 0, 64, 1, 130, 0, 333)
 
@@ -172,11 +172,7 @@ def test_p6_portions_of_other_parts_are_refused_by_setting():
     ]:
         with pytest.raises(headwater.PlanMismatch, match=words):
             merge(other, portion)
-    for place in range(8, len(portion), 53):
-        damaged = bytearray(portion)
-        damaged[place] ^= 1
-        with pytest.raises((headwater.Corrupt, headwater.VersionMismatch)):
-            merge(of, bytes(damaged))
+    damage_is_refused(of, portion, 53)
 
 
 def test_invalid_parts_are_named():
@@ -310,11 +306,7 @@ def test_p2_p6_sums_go_on_and_refuse_what_does_not_fit(tmp_path):
     ]:
         with pytest.raises(headwater.PlanMismatch, match=words):
             merge(changed, portion)
-    for place in range(8, len(portion), 7):
-        damaged = bytearray(portion)
-        damaged[place] ^= 1
-        with pytest.raises((headwater.Corrupt, headwater.VersionMismatch)):
-            merge(of, bytes(damaged))
+    damage_is_refused(of, portion, 7)
 
 
 def test_the_golden_portion_of_sums_is_that_of_its_job():

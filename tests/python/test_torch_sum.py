@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import headwater
-from jax_processes import free_port
+from child_processes import free_port, run_each
 from shop import SCHEMA
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -80,21 +80,9 @@ def added_by(world, folder, device="cpu"):
     np.savez(folder / "leaves.npz", **drawn_leaves())
     port = free_port()
     outs = [folder / f"{device}-{rank}-of-{world}.npz" for rank in range(world)]
-    shared = [str(folder / "leaves.npz"), device]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", ADDING, str(rank), str(world), str(port), str(out), *shared],
-            stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank, out in enumerate(outs)
-    ]  # fmt: skip
-    try:
-        errors = [rank.communicate(timeout=200)[1] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    for rank, error in zip(ranks, errors, strict=True):
-        assert rank.returncode == 0, error
+    shared = [folder / "leaves.npz", device]
+    programs = [[ADDING, rank, world, port, out, *shared] for rank, out in enumerate(outs)]
+    run_each(programs, folder / device, seconds=200, OMP_NUM_THREADS="1")
     return [dict(np.load(out)) for out in outs]
 
 
@@ -141,7 +129,7 @@ for other in ({"a": torch.ones(1, 3 + rank)}, {"ab"[rank]: one}, {"a": (one, one
     try:
         tree_sum(other, leaves=2)
     except headwater.InvalidArgument as error:
-        assert f"found others than here in the ranks [{1 - rank}]" in str(error), error
+        assert f"found other ones in ranks [{1 - rank}]" in str(error), error
     else:
         raise AssertionError(other)
 alone = torch.distributed.new_group([1])
@@ -149,27 +137,15 @@ try:
     found = tree_sum(one, leaves=1, group=alone)
     assert rank == 1 and found.tolist() == [1.0] * 3
 except headwater.InvalidArgument as error:
-    assert rank == 0 and "expected a process of the group, found another one" in str(error)
+    assert rank == 0 and "expected a process that belongs to the group" in str(error)
 torch.distributed.destroy_process_group()
 """
 
 
 @pytest.mark.slow
 def test_other_tensors_in_another_process_are_refused(tmp_path):
-    port = str(free_port())
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", OTHERS, str(rank), port], stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    try:
-        errors = [rank.communicate(timeout=200)[1] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    for rank, error in zip(ranks, errors, strict=True):
-        assert rank.returncode == 0, error
+    port = free_port()
+    run_each([[OTHERS, rank, port] for rank in range(2)], tmp_path / "rank", seconds=200)
 
 
 def test_a_sum_keeps_the_form_of_what_is_added():
@@ -202,7 +178,9 @@ def test_leaves_that_do_not_fit_are_refused():
         total.whole()
     total = TreeSum(2)
     total.push(torch.zeros(3))
-    with pytest.raises(headwater.InvalidArgument, match=r"in the leaf before, found \[\(0, \(1,"):
+    with pytest.raises(
+        headwater.InvalidArgument, match=r"one before, .*\[3\], found .*\[1\]; push"
+    ):
         total.push(torch.zeros(1))
     total = TreeSum(2)
     total.push({"a": torch.zeros(3)})
@@ -212,7 +190,9 @@ def test_leaves_that_do_not_fit_are_refused():
         tree_sum(torch.eye(2).to_sparse(), leaves=2)
     total = TreeSum(1)
     total.push(torch.zeros(3))
-    with pytest.raises(headwater.InvalidArgument, match="the 1 leaves of this process, found one"):
+    with pytest.raises(
+        headwater.InvalidArgument, match="expected 1 pushes, one for each leaf of this"
+    ):
         total.push(torch.zeros(3))
 
 
