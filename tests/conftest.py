@@ -4,6 +4,11 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
+from confluence import compile_cache
+
+# Before JAX is imported: compiling takes most of the time of the tests that use it.
+compile_cache.use_compile_cache()
+
 # A busy machine is slow, not wrong.
 settings.register_profile("headwater", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headwater")

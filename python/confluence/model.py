@@ -75,7 +75,7 @@ class Masked(NamedTuple):
 
 
 def initial_params(
-    settings: config.Model, text_width: int, seed: int, *, with_texts: bool = False
+    settings: config.Model, text_width: int, seed: int, *, with_texts: bool
 ) -> Params:
     """Returns initial parameters for vectors of columns, categories and texts of `text_width`.
 

@@ -72,6 +72,22 @@ def test_a_tree_sum_of_another_number_of_leaves_is_refused(folded, rows, message
             added({"a": jnp.zeros(good), "b": wrong})
 
 
+def test_one_process_has_all_leaves_unless_it_says_otherwise():
+    total = TreeSum(3)
+    assert total.numbers == range(3)
+    for number in total.numbers:
+        total.push(jnp.float32(number))
+    assert total.whole() == 3
+
+
+def test_one_of_two_processes_has_no_whole_sum():
+    total = TreeSum(2, 1, 2)
+    assert total.numbers == range(1, 2)
+    total.push(jnp.float32(1))
+    with pytest.raises(headwater.InvalidArgument, match="expected one process, found 2"):
+        total.whole()
+
+
 def test_more_processes_than_leaves_have_no_sum():
     with pytest.raises(headwater.InvalidArgument, match="expected from 1 to 2 processes"):
         TreeSum(2, 0, 3)

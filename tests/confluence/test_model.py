@@ -25,7 +25,9 @@ SETTINGS = config.Config(
 
 # Compiled once for all tests.
 PREDICT = jax.jit(model.predict, static_argnums=(3, 4))
-INITIAL_PARAMS = jax.jit(model.initial_params, static_argnums=(0, 1, 2))
+INITIAL_PARAMS = jax.jit(
+    functools.partial(model.initial_params, with_texts=False), static_argnums=(0, 1, 2)
+)
 EXPAND = jax.jit(batch.expand, static_argnums=2)
 
 
@@ -408,8 +410,16 @@ def test_the_age_of_a_row_and_the_way_to_it_are_inputs():
             assert is_same == (name in ("older", "always visible") and not ages), name
 
 
-def test_nan_in_cells_of_another_type_reaches_no_gradient():
+def test_the_encoder_has_a_vector_for_each_boolean():
+    encoder = some_params()["encoder"]
+    assert encoder["boolean"].shape == (2, SETTINGS.model.width)
+
+
+def test_nan_in_cells_of_another_type_or_null_reaches_no_gradient():
     params, one = some_params(), made(BOOLEAN)
+    is_null = (one.types == NUMERICAL) & (np.arange(one.types.shape[1]) % 2 == 1)
+    assert is_null.any()
+    one = one._replace(is_null=is_null.astype(np.uint8))
     shape = program().shape
 
     def cost(p, b):
@@ -421,7 +431,7 @@ def test_nan_in_cells_of_another_type_reaches_no_gradient():
 
     slope = jax.jit(jax.grad(cost))
     wanted = slope(params, one)
-    hidden = one.types != NUMERICAL
+    hidden = (one.types != NUMERICAL) | is_null
     spoilt = one._replace(numbers=np.where(hidden, np.float32(np.nan), one.numbers))
     found = slope(params, spoilt)
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):

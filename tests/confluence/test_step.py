@@ -18,7 +18,7 @@ SIZES = {
 }  # fmt: skip
 
 
-def initial_params(settings, text_width, seed, *, with_texts=False):
+def initial_params(settings, text_width, seed, *, with_texts):
     assert (text_width, seed) == (32, 5)
     draws = np.random.default_rng(seed)
     return {

@@ -64,13 +64,19 @@ def wild_batch():
 
 
 def with_masks(one, tables):
-    """Returns the batch with masked cells, and tables with a column that is made of another."""
+    """Returns the batch with masked cells, and tables with a column that is made of another.
+
+    The last cell of the first context is among them.
+    """
     draws = np.random.default_rng(5)
+    one = one._replace(types=one.types.copy(), is_null=one.is_null.copy())
+    one.types[0, -1], one.is_null[0, -1] = twin.NUMERICAL, 0
     may_be = (one.is_null == 0) & (one.is_padding == 0) & (one.types > twin.IDENTIFIER)
     may_be[np.arange(len(may_be)), one.target_position] = False
     masked = np.full((len(may_be), 9), 65535, np.uint16)
     for b, of in enumerate(may_be):
-        places = draws.permutation(np.flatnonzero(of))[: 9 - 2 * b]
+        *others, last = np.flatnonzero(of)
+        places = [*draws.permutation(others)[: 8 - 2 * b], last]
         masked[b, : len(places)] = np.sort(places)
     sources = tables.sources.copy()
     sources[7] = 3
@@ -121,6 +127,8 @@ def wild():
         {"ages": False},
         {"epochs": False},
         {"layers": 1},
+        {"layers": 3},
+        {"layers": 3, "rematerialise": False},
         {"rematerialise": False},
         {"attention": "structured"},
     ],
@@ -129,7 +137,7 @@ def wild():
 def test_the_model_equals_its_twin(changes, wild):
     one, tables, _ = wild
     settings = dataclasses.replace(SETTINGS, **changes)
-    params = some_params(SETTINGS, 32)
+    params = some_params(dataclasses.replace(settings, layers=max(settings.layers, 2)), 32)
     if settings.layers == 1:
         params["blocks"] = jax.tree.map(lambda of: of[:1], params["blocks"])
     wanted = twin.predictions(params, one, tables, settings, 32)
@@ -145,6 +153,7 @@ def test_the_model_equals_its_twin_at_masked_cells(attention, wild):
     assert worst_difference(target._asdict(), wanted) < 2e-5
     places = twin.masked_predictions(params, one, tables, settings)
     assert len(places) == 9 + 7 + 5
+    assert all(np.isfinite(of).all() for of in jax.tree.leaves(masked)), "NaN where none is masked"
     numbers = [(b, list(one.masked[b]).index(at)) for b, at in places]
     ours = {
         name: np.array([of[at] for at in numbers])

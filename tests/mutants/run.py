@@ -44,6 +44,7 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/model.py": [
         ["tests/confluence/test_twin.py", "-k", "equals_its_twin and not store or norms"],
         _RECORDED,
+        [_MODEL, _MASKED, "-k", "nan_in_cells or null_target or each_boolean or last_cell"],
     ],
     "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
     "confluence/structured.py": [

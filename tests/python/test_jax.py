@@ -105,6 +105,8 @@ plain = np.load(sys.argv[2]).tobytes()
 assert gram(rows, chunk_rows=100).tobytes() == plain
 assert gram(jax.numpy.asarray(rows), chunk_rows=100, threads=1).tobytes() == plain
 assert gram(rows).tobytes() != plain
+assert gram(rows).tobytes() == gram(rows, chunk_rows=4096).tobytes()
+assert gram(rows).tobytes() != gram(rows, chunk_rows=4097).tobytes()
 for arguments, words in [
     ((rows[0],), "found the shape (17,)"),
     ((jax.numpy.zeros((3, 2), int),), 'or "bfloat16", found "int32"'),

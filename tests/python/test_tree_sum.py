@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -121,13 +122,17 @@ def sums(tmp_path_factory):
 
 @with_jax
 def test_p9_three_devices_add_up_along_the_tree(tmp_path):
-    """Of seven leaves and more, devices differ in the number of their nodes and in their sizes."""
+    """Of seven leaves and more, devices differ in the number of their nodes and in their sizes.
+
+    One device has a node of eight leaves.
+    """
     counts, leaves = [3, 7, 11], some_leaves()
-    (found,) = added_by(1, 3, "3", tmp_path, leaves, counts)
+    (found,) = added_by(1, 3, "1,3", tmp_path, leaves, counts)
     for count in counts:
-        for key, of in leaves.items():
+        for devices, (key, of) in itertools.product((1, 3), leaves.items()):
             wanted = plain_sum(of[:count]).astype(np.float32)
-            assert found[f"tree {count} 3 {key}"].tobytes() == wanted.tobytes(), (count, key)
+            name = f"tree {count} {devices} {key}"
+            assert found[name].tobytes() == wanted.tobytes(), name
 
 
 @pytest.mark.parametrize("count", COUNTS)
