@@ -83,6 +83,13 @@ def test_p4_p5_a_counted_stream_ends_after_the_same_rows_with_other_batches(even
         restored.set_state(state)
         rest = np.concatenate([batch["inputs"] for batch in restored])
         assert np.array_equal(rest, np.concatenate(whole[6:]))
+    # A stream of as many batches as were taken has none left; one without an end counts on.
+    ended, endless = iterator(4, 6), iterator(4, None)
+    for restored in (ended, endless):
+        restored.set_state(state)
+        assert restored.get_state() == state
+    assert list(ended) == []
+    assert np.array_equal(next(endless)["inputs"], whole[6])
     for batch_size, batch_count in [(4, 5), (5, 8)]:
         with pytest.raises(headwater.InvalidArgument, match=f"at most {batch_count} batches"):
             iterator(batch_size, batch_count).set_state(state)
