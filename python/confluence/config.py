@@ -151,10 +151,11 @@ class Optimizer:
     microbatches: MicrobatchCount = "auto"
     # The random seed of the initial parameters.
     seed: int = 0
-    # The folder of a run whose best checkpoint has the initial parameters, and the digest of that
-    # checkpoint, which the run records when it starts. "": parameters drawn at random.
+    # The folder of a run whose best checkpoint has the initial parameters, and the digest and the
+    # step of that checkpoint, which the run records when it starts. "": parameters drawn at random.
     start_from: str = ""
     start_digest: str = ""
+    start_step: int = 0
 
 
 @dataclass(frozen=True)
@@ -528,7 +529,7 @@ def _check(config: Config) -> None:
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "mask_weight": 0, "patience": 0,
-            "muon_beta": 0, "adam_b1": 0, "adam_b2": 0,
+            "muon_beta": 0, "adam_b1": 0, "adam_b2": 0, "start_step": 0,
         },
         "run": {
             "evaluate_every": 0, "evaluate_batches": 0, "checkpoint_every": 1, "keep": 1,
@@ -562,6 +563,11 @@ def _check(config: Config) -> None:
         raise ConfigError(
             "expected no optimizer.final_share with optimizer.schedule='constant', whose rates do "
             f"not fall, found {config.optimizer.final_share}; leave one of them out"
+        )
+    if config.optimizer.start_step and not config.optimizer.start_digest:
+        raise ConfigError(
+            "expected no optimizer.start_step, which a run records when it starts from the best "
+            f"checkpoint of another one, found {config.optimizer.start_step}; leave it out"
         )
     _check_microbatches(config)
     if config.optimizer.patience and not config.run.evaluate_every:
