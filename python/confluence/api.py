@@ -252,7 +252,7 @@ def predict(
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
     with (
         status.emptied_at_end(),
-        assembly.open_run(Path(run), checkpoint, stores) as (parts, trained),
+        assembly.open_run(Path(run), checkpoint, stores, needs_task=True) as (parts, trained),
     ):
         found = parts.task(task)
         prediction.check_seeds(found, rows)

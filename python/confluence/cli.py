@@ -369,13 +369,12 @@ def _inherited_limit(args: argparse.Namespace, settings: Config) -> str | None:
 
     A run that learns from masked cells has such a limit for the sake of later scores.
     """
-    from confluence.config import toml_value
+    from confluence.config import has_tasks, toml_value
 
     limit = settings.data.visible_until
-    has_tasks = bool(settings.data.tasks) or not settings.data.pools
     is_given = any(_key_of(setting) == "data.visible_until" for setting in args.settings)
     is_inherited = args.start_from is not None and args.config is None and not args.resume
-    if not (limit and has_tasks and is_inherited) or is_given:
+    if not (limit and has_tasks(settings.data) and is_inherited) or is_given:
         return None
     return (
         f"data.visible_until = {toml_value(limit)} is taken over from {args.start_from}: "

@@ -306,6 +306,11 @@ def without_masks(data: Data) -> Data:
     return dataclasses.replace(data, pools={}, **defaults)
 
 
+def has_tasks(data: Data) -> bool:
+    """Returns whether a run trains tasks: the named ones, or all where there are no pools."""
+    return bool(data.tasks) or not data.pools
+
+
 def check_walk(data: Data) -> None:
     """Refuses a setting of the walk that is not chosen, unless it has its default.
 
@@ -449,7 +454,13 @@ def _parsed(setting: str) -> tuple[str, str, Any]:
         )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
+        if text.lstrip().startswith(("{", "[")):
+            reason = str(error).partition(" (at ")[0]
+            raise ConfigError(
+                f"expected a table or a list of TOML for {name}, found {text!r}: {reason}; put "
+                "quotes around texts, and around names with a slash"
+            ) from None
         # A string may come without quotes.
         value = text
     return section.strip(), key.strip(), value
@@ -464,8 +475,11 @@ def _check_keys(prefix: str, found: Mapping[str, Any], known: Mapping[str, Any])
             raise ConfigError(f"unknown key {prefix}{key}; {hint}")
 
 
-def _typed(name: str, value: Any, kind: Any) -> Any:
-    """Returns the value in the type of its field."""
+def _typed(name: str, value: Any, kind: Any, *, quoted: str | None = None) -> Any:
+    """Returns the value in the type of its field.
+
+    `quoted` is the setting with the value in quotes, unless that is just the name and the value.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         # A word or a number.
@@ -482,6 +496,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     elif origin is tuple:
         values = value if isinstance(value, list | tuple) else [value]
         repeated = arguments[-1] is Ellipsis
+        if value == "" and repeated:
+            raise ConfigError(f"expected a list for {name}, found ''; write {name}=[] for none")
         if repeated or len(values) == len(arguments):
             kinds = [arguments[0]] * len(values) if repeated else arguments
             return tuple(_typed(name, v, k) for v, k in zip(values, kinds, strict=True))
@@ -491,13 +507,22 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
             of = arguments[1]
             for key, inner in value.items():
                 if isinstance(inner, Mapping):
-                    example = f'"{key}.{next(iter(inner), "column")}"'
+                    dotted = f'"{key}.{next(iter(inner), "column")}"'
+                    one = "1" if of is int else '""'
                     raise ConfigError(
-                        f"expected quotes around names with a dot in {name}: {{ {example} = 1 }}"
+                        f"expected quotes around names with a dot in {name}: {{ {dotted} = {one} }}"
                     )
-            return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
+                if not isinstance(key, str):
+                    raise ConfigError(f"expected a string for each name in {name}, found {key!r}")
+            return {
+                key: _typed(
+                    f"{name}[{key!r}]", v, of, quoted=f'{name}={{ {toml_value(key)} = "{v}" }}'
+                )
+                for key, v in value.items()
+            }
         example = '{ "a.b" = 1 }' if arguments[1] is int else '{ a = "2024-06-01", b = "" }'
-        kind_name = f"a table such as {example}"
+        none = f"; write {name}={{}} for none" if value == "" else ""
+        raise ConfigError(f"expected a table such as {example} for {name}, found {value!r}{none}")
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ConfigError(f"expected a finite number for {name}, found {value}")
@@ -508,7 +533,10 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return value.isoformat()  # TOML has dates without quotes
     else:
         kind_name = _TYPE_NAMES[kind]
-    hint = f'; write {name}="{value}"' if kind is str else ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    hint = ""
+    if kind is str and is_number:
+        hint = f"; write {quoted}" if quoted else f'; write {name}="{value}"'
     raise ConfigError(f"expected {kind_name} for {name}, found {value!r}{hint}")
 
 
