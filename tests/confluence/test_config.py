@@ -57,12 +57,11 @@ from headwater import _headwater
         (["data.pools={ a.b = '' }"], 'with a dot in data.pools: { "a.b" = "" }'),
         (
             ["data.pools={ shop/orders = '' }"],
-            "for data.pools, found \"{ shop/orders = '' }\": Expected '=' after a key in a key/value "
-            "pair; put quotes around texts, and around names with a slash",
+            "for data.pools, found \"{ shop/orders = '' }\": Expected '=' after a key in a "
+            "key/value pair; put quotes around texts, and around names with a slash",
         ),
         (["data.tasks="], "expected a list for data.tasks, found ''; write data.tasks=[] for none"),
         (["data.tasks=[churn]"], "for data.tasks, found '[churn]': Invalid value; put quotes aro"),
-        (["data.visible_until=true"], "expected a string for data.visible_until, found True"),
         (["data.mask_share='0.1'"], "expected a number for data.mask_share, found '0.1'"),
         (["data.mask_share="], "expected a number for data.mask_share, found ''"),
         (["data.mask_share=[0.1]"], "expected a number for data.mask_share, found [0.1]"),
@@ -94,6 +93,12 @@ from headwater import _headwater
 def test_an_invalid_setting_is_refused_by_name(settings, message):
     with pytest.raises(config.ConfigError, match=re.escape(message)):
         config.load(None, settings)
+
+
+@pytest.mark.parametrize("value", ["true", "[1]", "{ a = 1 }"])
+def test_only_a_number_in_place_of_a_text_gets_quotes(value):
+    with pytest.raises(config.ConfigError, match="found [^;]*$"):
+        config.load(None, [f"data.visible_until={value}"])
 
 
 def test_a_name_that_is_a_number_is_refused():

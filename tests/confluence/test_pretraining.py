@@ -289,9 +289,9 @@ def test_contexts_without_a_cell_to_mask_are_refused(tiny, tmp_path):
     assert refused.returncode == 1
     assert refused.stderr == (
         "confluence: expected cells to mask in the contexts of bare/pool:items, found none in the "
-        "first 64 contexts: with data.mask_share = 0.4 there is nothing to learn from masked cells; "
-        "set a greater data.mask_share, or train on rows with other cells than identifiers, targets "
-        "and the time of a row\n"
+        "first 64 contexts: with data.mask_share = 0.4 there is nothing to learn from masked "
+        "cells; set a greater data.mask_share, or train on rows with other cells than identifiers, "
+        "targets and the time of a row\n"
     )
     assert not (tmp_path / "run").exists()
     with pytest.raises(config.ConfigError, match="without a task, data.pools and data.mask_share"):
