@@ -183,7 +183,7 @@ class Checkpoints:
         return digest
 
     def loss(self, step: int) -> float | None:
-        """Returns the validation loss of a checkpoint; None if it was not evaluated."""
+        """Returns the validation loss of a checkpoint; None if it has no finite one."""
         loss: float | None = self._run_record(step)["loss"]
         return loss
 

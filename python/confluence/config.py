@@ -380,8 +380,9 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
     `theirs` is a result of `to_dict`. The paths of stores and of the run to start from may differ,
-    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default, or what such
-    runs had. What no walk of the two uses does not count: older ones may have any value there.
+    and most of `[run]`. The step to start from belongs to its digest, which is compared. A key that
+    `theirs` lacks, since it is older, has its default, or what such runs had. What no walk of the
+    two uses does not count: older ones may have any value there.
     """
     defaults = Config().to_dict()
     completed = {
@@ -393,7 +394,7 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     return sorted(
         f"{name} is {our!r}, the checkpoint has {their!r}"
         for name, our, their in _unequal(ours.to_dict(), completed)
-        if name != "optimizer.start_from"
+        if name not in ("optimizer.start_from", "optimizer.start_step")
         and name not in unused
         and (not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches"))
     )

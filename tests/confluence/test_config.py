@@ -234,6 +234,17 @@ def test_the_settings_of_a_run_have_the_defaults_of_the_sampler():
     assert run.prefetch == defaults["num_prefetch"]
 
 
+def test_a_checkpoint_from_before_the_step_to_start_from_was_recorded_is_resumed():
+    ours = config.load(None, ["optimizer.start_digest=a1", "optimizer.start_step=6"])
+    theirs = config.load(None, ["optimizer.start_digest=a1"]).to_dict()
+    del theirs["optimizer"]["start_step"]
+    assert config.differences(ours, theirs) == []
+    theirs["optimizer"]["start_digest"] = "b2"
+    assert config.differences(ours, theirs) == [
+        "optimizer.start_digest is 'a1', the checkpoint has 'b2'"
+    ]
+
+
 def test_a_date_needs_no_quotes(tmp_path):
     path = tmp_path / "train.toml"
     path.write_text("[data]\nvisible_until = 2010-01-01\n")
