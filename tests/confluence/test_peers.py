@@ -36,8 +36,12 @@ class Lost:
 
 
 @pytest.fixture
-def run_of_three():
-    """The peers of ranks 0 to 2, and what they are told when one is lost."""
+def run_of_three(monkeypatch):
+    """The peers of ranks 0 to 2, and what they are told when one is lost.
+
+    Needs `monkeypatch`, so that the peers are closed before a changed clock is set back: a thread
+    that waits for its next beat would wait for as long as the clock was ahead.
+    """
     made, lost = [], Lost()
 
     def start(timeout_seconds, count=3):
