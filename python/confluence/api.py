@@ -103,11 +103,11 @@ def train(
         settings = _settings(config, Path(out), tasks, minutes, resume=resume)
         memory.report_missing_tunables()
         if start_from is not None:
-            # A run that is resumed keeps the digest: the parameters may have moved, not changed.
-            digest = settings.optimizer.start_digest if resume else ""
-            start = dataclasses.replace(
-                settings.optimizer, start_from=os.fspath(start_from), start_digest=digest
-            )
+            start = dataclasses.replace(settings.optimizer, start_from=os.fspath(start_from))
+            if not resume:
+                # A resumed run keeps what it has recorded: the parameters may have moved, not
+                # changed.
+                start = dataclasses.replace(start, start_digest="", start_step=0)
             settings = dataclasses.replace(settings, optimizer=start)
         training.train(settings, Path(out), processes, resume=resume, profile=profile)
     return Run(out)
@@ -252,7 +252,7 @@ def predict(
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
     with (
         status.emptied_at_end(),
-        assembly.open_run(Path(run), checkpoint, stores) as (parts, trained),
+        assembly.open_run(Path(run), checkpoint, stores, needs_task=True) as (parts, trained),
     ):
         found = parts.task(task)
         prediction.check_seeds(found, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -320,15 +321,18 @@ def open_run(
     stores: Sequence[str | os.PathLike[str]] = (),
     visible_until: str | None = None,
     processes: Processes | None = None,
+    *,
+    needs_task: bool = False,
 ) -> Iterator[tuple[Assembly, list[Trained]]]:
     """Opens the run in a folder: its parts, and what it trained, of each member if it has some.
 
     The stores are where they were during training, or at `stores`. `visible_until` replaces the
-    run's own.
+    run's own. `needs_task` refuses a run of pools alone.
 
     Raises:
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
-        ConfigError: `checkpoint` is neither "best" nor "latest", or `visible_until` is no time.
+        ConfigError: `checkpoint` is neither "best" nor "latest", `visible_until` is no time, or the
+            run has no task, but needs one.
     """
     choices.check("checkpoint", checkpoint, ("best", "latest"))
     if visible_until is not None:
@@ -339,6 +343,13 @@ def open_run(
             "was --out of `confluence train`"
         )
     settings = config.load_run(out)
+    if needs_task and not config.has_tasks(settings.data):
+        raise config.ConfigError(
+            f"expected a run that learnt a task, found {out}, which learnt masked cells of pools "
+            f"alone ({', '.join(settings.data.pools)}); learn a task from there with `confluence "
+            f"train --from {shlex.quote(str(out))} --set data.pools={{}} --set data.mask_share=0 "
+            "--set data.tasks=TASK --out FOLDER`"
+        )
     if stores:
         data = dataclasses.replace(
             settings.data, stores=tuple(os.fspath(store) for store in stores)

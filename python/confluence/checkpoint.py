@@ -182,6 +182,11 @@ class Checkpoints:
         digest: str = self._run_record(step)["digest"]
         return digest
 
+    def loss(self, step: int) -> float | None:
+        """Returns the validation loss of a checkpoint; None if it has no finite one."""
+        loss: float | None = self._run_record(step)["loss"]
+        return loss
+
     def settings(self, step: int) -> dict[str, Any]:
         """Returns the sections of the configuration that a checkpoint was written under."""
         sections: dict[str, Any] = self._run_record(step)["config"]

@@ -301,10 +301,12 @@ def _train(args: argparse.Namespace) -> int:
     profile = _steps_to_profile(args.profile)
     if args.store is None:
         settings = _loaded(args)
+        if processes.rank == 0 and (advice := _inherited_limit(args, settings)):
+            print(f"confluence: advice: {advice}", file=sys.stderr)
     else:
         run_folder.check_folder(args.out, resume=False)
         drafted = cli_draft.make_draft(args)
-        changed = {setting.partition("=")[0].strip() for setting in args.settings}
+        changed = {_key_of(setting) for setting in args.settings}
         if drafted.too_short and "optimizer.steps" not in changed:
             raise config.ConfigError(drafted.too_short)
         print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
@@ -360,6 +362,30 @@ def _loaded(args: argparse.Namespace) -> Config:
     if of_runs and args.config is None:
         return config.load_run(of_runs[0], [*args.settings, *more])
     return config.load(args.config, [*args.settings, *more])
+
+
+def _inherited_limit(args: argparse.Namespace, settings: Config) -> str | None:
+    """Returns a line if tasks get the limit in time of the run to start from; None if they do not.
+
+    A run that learns from masked cells has such a limit for the sake of later scores.
+    """
+    from confluence.config import has_tasks, toml_value
+
+    limit = settings.data.visible_until
+    is_given = any(_key_of(setting) == "data.visible_until" for setting in args.settings)
+    is_inherited = args.start_from is not None and args.config is None and not args.resume
+    if not (limit and has_tasks(settings.data) and is_inherited) or is_given:
+        return None
+    return (
+        f"data.visible_until = {toml_value(limit)} is taken over from {args.start_from}: "
+        "contexts show nothing later, and val and test seeds are scored as of that time; lift it "
+        "with --set data.visible_until="
+    )
+
+
+def _key_of(setting: str) -> str:
+    """Returns the key that a `--set` changes."""
+    return setting.partition("=")[0].strip()
 
 
 def _steps_to_profile(text: str | None) -> tuple[int, int] | None:

@@ -65,7 +65,10 @@ def predict(args: argparse.Namespace) -> int:
         answers.check_new(args.out)
         answers.check_parent(args.out)
     listed = None if args.seeds is None else prediction.read_seeds(args.seeds)
-    with assembly.open_run(args.run_folder, args.checkpoint, args.store) as (parts, trained):
+    with assembly.open_run(args.run_folder, args.checkpoint, args.store, needs_task=True) as (
+        parts,
+        trained,
+    ):
         task, models = parts.task(args.task), [of.params for of in trained]
         if listed is not None:
             prediction.check_seeds(task, listed)

@@ -151,10 +151,11 @@ class Optimizer:
     microbatches: MicrobatchCount = "auto"
     # The random seed of the initial parameters.
     seed: int = 0
-    # The folder of a run whose best checkpoint has the initial parameters, and the digest of that
-    # checkpoint, which the run records when it starts. "": parameters drawn at random.
+    # The folder of a run whose best checkpoint has the initial parameters, and the digest and the
+    # step of that checkpoint, which the run records when it starts. "": parameters drawn at random.
     start_from: str = ""
     start_digest: str = ""
+    start_step: int = 0
 
 
 @dataclass(frozen=True)
@@ -305,6 +306,11 @@ def without_masks(data: Data) -> Data:
     return dataclasses.replace(data, pools={}, **defaults)
 
 
+def has_tasks(data: Data) -> bool:
+    """Returns whether a run trains tasks: the named ones, or all where there are no pools."""
+    return bool(data.tasks) or not data.pools
+
+
 def check_walk(data: Data) -> None:
     """Refuses a setting of the walk that is not chosen, unless it has its default.
 
@@ -374,8 +380,9 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
     `theirs` is a result of `to_dict`. The paths of stores and of the run to start from may differ,
-    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default, or what such
-    runs had. What no walk of the two uses does not count: older ones may have any value there.
+    and most of `[run]`. The step to start from belongs to its digest, which is compared. A key that
+    `theirs` lacks, since it is older, has its default, or what such runs had. What no walk of the
+    two uses does not count: older ones may have any value there.
     """
     defaults = Config().to_dict()
     completed = {
@@ -387,7 +394,7 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     return sorted(
         f"{name} is {our!r}, the checkpoint has {their!r}"
         for name, our, their in _unequal(ours.to_dict(), completed)
-        if name != "optimizer.start_from"
+        if name not in ("optimizer.start_from", "optimizer.start_step")
         and name not in unused
         and (not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches"))
     )
@@ -448,7 +455,13 @@ def _parsed(setting: str) -> tuple[str, str, Any]:
         )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
+        if text.lstrip().startswith(("{", "[")):
+            reason = str(error).partition(" (at ")[0]
+            raise ConfigError(
+                f"expected a table or a list of TOML for {name}, found {text!r}: {reason}; put "
+                "quotes around texts, and around names with a slash"
+            ) from None
         # A string may come without quotes.
         value = text
     return section.strip(), key.strip(), value
@@ -463,8 +476,11 @@ def _check_keys(prefix: str, found: Mapping[str, Any], known: Mapping[str, Any])
             raise ConfigError(f"unknown key {prefix}{key}; {hint}")
 
 
-def _typed(name: str, value: Any, kind: Any) -> Any:
-    """Returns the value in the type of its field."""
+def _typed(name: str, value: Any, kind: Any, *, quoted: str | None = None) -> Any:
+    """Returns the value in the type of its field.
+
+    `quoted` is the setting with the value in quotes, unless that is just the name and the value.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         # A word or a number.
@@ -481,6 +497,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     elif origin is tuple:
         values = value if isinstance(value, list | tuple) else [value]
         repeated = arguments[-1] is Ellipsis
+        if value == "" and repeated:
+            raise ConfigError(f"expected a list for {name}, found ''; write {name}=[] for none")
         if repeated or len(values) == len(arguments):
             kinds = [arguments[0]] * len(values) if repeated else arguments
             return tuple(_typed(name, v, k) for v, k in zip(values, kinds, strict=True))
@@ -490,13 +508,22 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
             of = arguments[1]
             for key, inner in value.items():
                 if isinstance(inner, Mapping):
-                    example = f'"{key}.{next(iter(inner), "column")}"'
+                    dotted = f'"{key}.{next(iter(inner), "column")}"'
+                    one = "1" if of is int else '""'
                     raise ConfigError(
-                        f"expected quotes around names with a dot in {name}: {{ {example} = 1 }}"
+                        f"expected quotes around names with a dot in {name}: {{ {dotted} = {one} }}"
                     )
-            return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
+                if not isinstance(key, str):
+                    raise ConfigError(f"expected a string for each name in {name}, found {key!r}")
+            return {
+                key: _typed(
+                    f"{name}[{key!r}]", v, of, quoted=f'{name}={{ {toml_value(key)} = "{v}" }}'
+                )
+                for key, v in value.items()
+            }
         example = '{ "a.b" = 1 }' if arguments[1] is int else '{ a = "2024-06-01", b = "" }'
-        kind_name = f"a table such as {example}"
+        none = f"; write {name}={{}} for none" if value == "" else ""
+        raise ConfigError(f"expected a table such as {example} for {name}, found {value!r}{none}")
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ConfigError(f"expected a finite number for {name}, found {value}")
@@ -507,7 +534,10 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return value.isoformat()  # TOML has dates without quotes
     else:
         kind_name = _TYPE_NAMES[kind]
-    hint = f'; write {name}="{value}"' if kind is str else ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    hint = ""
+    if kind is str and is_number:
+        hint = f"; write {quoted}" if quoted else f'; write {name}="{value}"'
     raise ConfigError(f"expected {kind_name} for {name}, found {value!r}{hint}")
 
 
@@ -528,7 +558,7 @@ def _check(config: Config) -> None:
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "mask_weight": 0, "patience": 0,
-            "muon_beta": 0, "adam_b1": 0, "adam_b2": 0,
+            "muon_beta": 0, "adam_b1": 0, "adam_b2": 0, "start_step": 0,
         },
         "run": {
             "evaluate_every": 0, "evaluate_batches": 0, "checkpoint_every": 1, "keep": 1,
@@ -562,6 +592,11 @@ def _check(config: Config) -> None:
         raise ConfigError(
             "expected no optimizer.final_share with optimizer.schedule='constant', whose rates do "
             f"not fall, found {config.optimizer.final_share}; leave one of them out"
+        )
+    if config.optimizer.start_step and not config.optimizer.start_digest:
+        raise ConfigError(
+            "expected no optimizer.start_step, which a run records when it starts from the best "
+            f"checkpoint of another one, found {config.optimizer.start_step}; leave it out"
         )
     _check_microbatches(config)
     if config.optimizer.patience and not config.run.evaluate_every:

@@ -242,6 +242,12 @@ def _open(store: str | os.PathLike[str]) -> headwater.Store:
             f"expected a store at {os.fspath(store)}, found nothing; make a store with `headwater "
             "prepare`"
         )
+    if (Path(store) / "config.toml").exists():
+        run = shlex.quote(os.fspath(store))
+        raise ConfigError(
+            f"expected a store, found the run {run}; name a store, or start from the run with "
+            f"`confluence train --from {run} --out FOLDER`"
+        )
     return headwater.Store(store)
 
 
@@ -251,7 +257,8 @@ def _check_tasks(tasks: Sequence[str], metadata: Mapping[str, Any]) -> None:
     if not known:
         raise ConfigError(
             f"expected a store with a task, found none in {database}; add a [[task]] to its "
-            "schema and prepare it again"
+            "schema and prepare it again; without a task, data.pools and data.mask_share of a "
+            "configuration train on masked cells"
         )
     if not tasks:
         raise ConfigError(

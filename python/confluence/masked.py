@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,12 +13,15 @@ import numpy as np
 import headwater
 from confluence import config, times
 from confluence.batch import TYPE_NAMES
-from confluence.feed import DeviceTransfer, Samplers
+from confluence.feed import DeviceTransfer, Samplers, open_sampler
+from confluence.parallel import Processes
 from confluence.step import Program
 from confluence.tables import aligned
 from headwater.sampler import Split, micros
 
 _POOL = "pool:"
+# Without a masked cell in so many batches a run would learn nothing from them.
+_TRIED_BATCHES = 8
 
 
 class Pool(NamedTuple):
@@ -53,6 +57,28 @@ def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
                 f"expected vectors of the texts to predict masked ones, found none in {path}; set "
                 "data.mask_texts=false, or prepare the store with text vectors"
             )
+
+
+def check_cells(settings: config.Config) -> None:
+    """Checks that contexts have cells that can be masked.
+
+    Raises:
+        ConfigError: The first batches have none.
+    """
+    data = settings.data
+    if not data.mask_share:
+        return
+    run = dataclasses.replace(settings.run, prefetch=0)
+    with open_sampler(data, run, Processes()) as sampler:
+        if any(sampler.next_train_batch()["is_masked"].any() for _ in range(_TRIED_BATCHES)):
+            return
+        streams = ", ".join(sampler.tasks)
+    raise config.ConfigError(
+        f"expected cells to mask in the contexts of {streams}, found none in the first "
+        f"{_TRIED_BATCHES * data.batch_size} contexts: with data.mask_share = {data.mask_share} "
+        "there is nothing to learn from masked cells; set a greater data.mask_share, or train on "
+        "rows with other cells than identifiers, targets and the time of a row"
+    )
 
 
 def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:

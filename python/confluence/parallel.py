@@ -83,13 +83,14 @@ class Processes:
                 f"{error}; this process is rank {self.rank} of {self.count} that {self.launcher} "
                 "started: to train alone in it, say --processes 1"
             ) from None
+        # Before JAX is started: it waits for a rank that is gone until the time is over.
+        peers = Peers(self.rank, joined.connections, timeout_seconds)
         try:
             self._initialize(joined.coordinator, timeout_seconds)
         except BaseException:
-            for connection in joined.connections.values():
-                connection.close()
+            peers.close(has_ended=False)
             raise
-        return Peers(self.rank, joined.connections, timeout_seconds)
+        return peers
 
     def _initialize(self, coordinator: str, timeout_seconds: int) -> None:
         # JAX's preemption service would catch SIGTERM.

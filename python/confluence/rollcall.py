@@ -4,7 +4,9 @@ Rank 0 refuses every process if a rank is missing or would run something else. L
 too late: ranks that compute different things wait for each other, or add up unrelated numbers.
 
 Anyone can connect to a port. So a rank proves that it belongs to the run, and rank 0 proves it to
-the rank. Rank 0 turns away whatever else connects: that neither joins nor delays the ranks.
+the rank. Rank 0 turns away whatever else connects: that neither joins nor delays the ranks. It
+answers a rank twice: at once, so that the rank does not wait for another program that listens at an
+old address, and when all ranks are there.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import os
 import selectors
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -28,11 +31,13 @@ RunIdentity = Mapping[str, Any]
 
 # A rank sends its report at once, and rank 0 its answer; so a connection has this long for it.
 _READ_TIMEOUT_SECONDS = 10.0
+# Rank 0 hears a rank at once; what does not say so within this time is something else.
+_HEARD_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
 _MAX_MESSAGE_BYTES = 1 << 20
 # Beyond one for each rank; the connection that has been silent for longest makes room for others.
 _MOST_STRANGERS = 64
-_RANK, _RANK_0 = "a rank", "rank 0"
+_RANK, _RANK_0, _HEARD = "a rank", "rank 0", "rank 0, which has heard a rank"
 
 
 class JoinError(RuntimeError):
@@ -123,7 +128,9 @@ class _Caller:
     def receive(self) -> dict[str, Any] | None:
         """Returns the message, empty if it is none; None if a part is still to come."""
         try:
-            part = self.connection.recv(1 << 16)
+            # What follows the message belongs to the next reader.
+            part = self.connection.recv(1 << 16, socket.MSG_PEEK)
+            part = self.connection.recv(part.find(b"\n") + 1 or len(part))
         except BlockingIOError:
             return None
         except OSError:
@@ -190,7 +197,7 @@ class _Gathering:
         for connection, rank in self._joined.items():
             self._selector.unregister(connection)
             connection.settimeout(_READ_TIMEOUT_SECONDS)
-            self._send(connection, "")
+            self._answer(connection, "")
             kept[rank] = connection
         self._joined = {}
         return kept
@@ -202,7 +209,7 @@ class _Gathering:
         """
         for connection in self._joined:
             connection.settimeout(_READ_TIMEOUT_SECONDS)
-            self._send(connection, refusal)
+            self._answer(connection, refusal)
         end = time.monotonic() + _READ_TIMEOUT_SECONDS
         for connection in self._joined:
             connection.settimeout(max(end - time.monotonic(), 0.01))
@@ -243,10 +250,11 @@ class _Gathering:
         reason = self._turn_away_reason(report)
         if reason:
             self._turned_away = f"a process was turned away: {reason}"
-            self._send(connection, reason)
+            self._answer(connection, reason)
             self._close(connection)
             return ""
         assert report is not None, "otherwise there is a reason"
+        self._send(connection, {"proof": self._meeting.proof(_HEARD)})
         del self._callers[connection]
         self._joined[connection] = report.rank
         return self._refusal(report)
@@ -273,10 +281,13 @@ class _Gathering:
             return ""
         return f"rank {report.rank} would run something else than rank 0: {'; '.join(found)}"
 
-    def _send(self, connection: socket.socket, refusal: str) -> None:
-        answer = {"proof": self._meeting.proof(_RANK_0), "refusal": refusal}
+    def _answer(self, connection: socket.socket, refusal: str) -> None:
+        """Tells a rank whether it has joined, which it has without a refusal."""
+        self._send(connection, {"proof": self._meeting.proof(_RANK_0), "refusal": refusal})
+
+    def _send(self, connection: socket.socket, message: Mapping[str, Any]) -> None:
         try:
-            connection.sendall(line(answer))
+            connection.sendall(line(message))
         except OSError:
             return
 
@@ -319,26 +330,48 @@ def _has_form(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
 
 def _report(rank: int, count: int, place: MeetingPlace, meeting: Meeting, end: float) -> Joined:
     report = _Report(rank, count, meeting.identity)._asdict()
+    message = line({"proof": meeting.proof(_RANK), **report})
+    silent = set()
     while True:
         connection, coordinator = _connect(rank, count, place, end)
-        try:
-            connection.sendall(line({"proof": meeting.proof(_RANK), **report}))
-        except OSError:
-            answer = {}
-        else:
-            answer = _read(connection, end + _READ_TIMEOUT_SECONDS)
-        if meeting.has_proof(answer, _RANK_0) and not answer.get("refusal"):
+        start = time.monotonic()
+        refusal = _refusal_of_rank_0(connection, message, meeting, end)
+        if refusal == "":
             return Joined(coordinator, {0: connection})
         connection.close()
-        if meeting.has_proof(answer, _RANK_0):
-            raise JoinError(str(answer["refusal"]))
+        if refusal is not None:
+            raise JoinError(refusal)
         if not place.may_change or time.monotonic() > end:
             raise JoinError(
                 f"rank {rank} of {count} got no answer from rank 0 of this run at {coordinator}; "
                 "see the error of rank 0; give all processes of a run one --out, and each run its "
                 "own port"
             )
+        if coordinator not in silent:
+            silent.add(coordinator)
+            print(
+                f"confluence: rank {rank} got no answer from rank 0 of this run at {coordinator} "
+                f"within {time.monotonic() - start:.0f} s; it reads the address again",
+                file=sys.stderr,
+            )
         time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _refusal_of_rank_0(
+    connection: socket.socket, message: bytes, meeting: Meeting, end: float
+) -> str | None:
+    """Returns what rank 0 answers to a report, "" for no refusal.
+
+    None is the answer of a program that is not rank 0 of this run, or of a rank 0 that ended.
+    """
+    try:
+        connection.sendall(message)
+    except OSError:
+        return None
+    answer = _read(connection, time.monotonic() + _HEARD_SECONDS)
+    if meeting.has_proof(answer, _HEARD):
+        answer = _read(connection, end + _READ_TIMEOUT_SECONDS)
+    return str(answer.get("refusal", "")) if meeting.has_proof(answer, _RANK_0) else None
 
 
 def _connect(rank: int, count: int, place: MeetingPlace, end: float) -> tuple[socket.socket, str]:
@@ -349,7 +382,8 @@ def _connect(rank: int, count: int, place: MeetingPlace, end: float) -> tuple[so
         try:
             if coordinator is not None:
                 found = address(coordinator)
-                connection = socket.create_connection(found, max(end - time.monotonic(), 0.01))
+                left = max(end - time.monotonic(), 0.01)
+                connection = socket.create_connection(found, min(left, _HEARD_SECONDS))
                 # Without a listener, a connection on one machine may meet itself.
                 if connection.getsockname() != connection.getpeername():
                     return connection, coordinator
@@ -413,11 +447,13 @@ def _loopback_hint(host: str, listeners: list[socket.socket]) -> str:
 
 def _read(connection: socket.socket, end: float) -> dict[str, Any]:
     """Reads one message; returns an empty one if there is none until `end`."""
-    caller, message = _Caller(connection), None
-    while message is None:
-        connection.settimeout(max(end - time.monotonic(), 0.01))
+    caller = _Caller(connection)
+    while (left := end - time.monotonic()) > 0:
+        connection.settimeout(left)
         message = caller.receive()
-    return message
+        if message is not None:
+            return message
+    return {}
 
 
 def line(message: Mapping[str, Any]) -> bytes:

@@ -215,7 +215,8 @@ class Run:
             at its time. A predicted time beyond the year 290,000 is NULL, too.
 
         Raises:
-            ConfigError: There is no such task, or a column is missing or there already.
+            ConfigError: There is no such task, the run has none, or a column is missing or there
+                already.
             CheckpointError: There is no checkpoint, or a store is not the one of the training.
 
         Example:
@@ -228,14 +229,14 @@ class Run:
         set_deterministic_flags()
         with (
             status.emptied_at_end(),
-            assembly.open_run(self.path, checkpoint, stores) as (parts, trained),
+            assembly.open_run(self.path, checkpoint, stores, needs_task=True) as (parts, trained),
         ):
             names = [of.name for of in parts.tasks]
             if task is None and len(names) != 1:
-                hint = f"set task to one of {', '.join(names)}"
-                if not names:
-                    hint = "a run of pools alone predicts no task: start one from it, with a task"
-                raise ConfigError(f"expected the task to predict, found none; {hint}")
+                raise ConfigError(
+                    "expected the task to predict, found none; set task to one of "
+                    f"{', '.join(names)}"
+                )
             asked = parts.tasks[0] if task is None else parts.task(task)
             found = intervals.of_run(self.path, [of.step for of in trained], asked)
             return frames.predict(parts, [of.params for of in trained], found, frame, wanted)

@@ -59,7 +59,8 @@ def evaluate(
 
     Raises:
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
-        ConfigError: The file cannot be written, or a word is none of those that are accepted.
+        ConfigError: The file cannot be written, a word is none of those that are accepted, or the
+            run has no task for `out`, `by` or `relations`.
 
     Example:
         >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
@@ -71,9 +72,13 @@ def evaluate(
     if out is not None:
         answers.check_file(Path(out))
     given: list[answers.Answers] = []
+    needs_task = out is not None or by is not None or relations
     with (
         status.emptied_at_end(),
-        assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, trained),
+        assembly.open_run(Path(run), checkpoint, stores, visible_until, needs_task=needs_task) as (
+            parts,
+            trained,
+        ),
     ):
 
         def keep(

@@ -1,13 +1,14 @@
 """Starting a run from the parameters of another run's best checkpoint.
 
-The run records where they came from and the digest of that checkpoint, so that it starts again from
-the same numbers, or not at all, until it has a checkpoint of its own.
+The run records where they came from, and the digest and the step of that checkpoint. So it starts
+again from the same numbers, or not at all, until it has a checkpoint of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ _TEXT_HEAD = "heads.text."
 
 
 def resolve(settings: config.Config) -> config.Config:
-    """Returns the settings with the digest of the checkpoint to start from, if there is one.
+    """Returns the settings with digest and step of the checkpoint to start from, if there is one.
 
     "auto" for `model.epochs` becomes the value that the parameters were trained with.
 
@@ -39,15 +40,16 @@ def resolve(settings: config.Config) -> config.Config:
     if not start.start_digest or model.epochs == "auto":
         checkpoints, step = _open(Path(start.start_from))
         trained = checkpoints.settings(step)["model"]
-        digest = start.start_digest or checkpoints.digest(step)
-        start = dataclasses.replace(start, start_digest=digest)
+        if not start.start_digest:
+            digest = checkpoints.digest(step)
+            start = dataclasses.replace(start, start_digest=digest, start_step=step)
         if model.epochs == "auto":
             model = dataclasses.replace(model, epochs=trained["epochs"])
     return dataclasses.replace(settings, model=model, optimizer=start)
 
 
 def load(settings: config.Config, program: Program) -> State:
-    """Returns the initial state with the parameters of the run to start from.
+    """Returns the initial state with the parameters of the run to start from; prints their step.
 
     A head for texts that only one of the two runs has is left out, or drawn at random.
 
@@ -78,11 +80,24 @@ def load(settings: config.Config, program: Program) -> State:
     like = program.initial(with_texts=any(name.startswith(_TEXT_HEAD) for name in shapes))
     like = like._replace(mean=like.params if has_mean else {})
     params = checkpoints.read_state(step, like).inference_params
+    if jax.process_index() == 0:
+        print(
+            f"confluence: starting from the parameters of {run} after step {step}, "
+            f"{_reason(checkpoints, step)}",
+            file=sys.stderr,
+        )
     heads = initial.params["heads"] | params["heads"]
     params = params | {"heads": {name: heads[name] for name in initial.params["heads"]}}
     # A copy, since a step consumes the buffers of both.
     mean = jax.tree.map(jnp.copy, params) if initial.mean else {}
     return initial._replace(params=params, mean=mean)
+
+
+def _reason(checkpoints: Checkpoints, step: int) -> str:
+    """Returns why the checkpoint of a step is the one to start from."""
+    if checkpoints.loss(step) is None:
+        return "its newest checkpoint, because none has a validation loss"
+    return "its best checkpoint by validation loss"
 
 
 def _open(run: Path) -> tuple[Checkpoints, int]:

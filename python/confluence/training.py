@@ -514,6 +514,7 @@ def _resolved(
     )
     settings, stores = starting.resolve(settings), open_stores(settings)
     if not resume and processes.rank == 0:
+        masked.check_cells(settings)
         for line in masked.advice(settings.data, stores):
             print(f"confluence: advice: {line}", file=sys.stderr)
     return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)

@@ -52,6 +52,27 @@ from headwater import _headwater
         (["data.pools={ orders = '' }"], "expected a data.mask_share above 0 with data.pools"),
         (["data.mask_share=0.1", "data.pools={ a = 'x' }"], "data.pools['a']: expected an obser"),
         (["data.pools=['a']"], 'expected a table such as { a = "2024-06-01", b = "" } for dat'),
+        (["data.pools="], "for data.pools, found ''; write data.pools={} for none"),
+        (["data.pools={ a = 3 }"], 'found 3; write data.pools={ "a" = "3" }'),
+        (["data.pools={ a.b = '' }"], 'with a dot in data.pools: { "a.b" = "" }'),
+        (
+            ["data.pools={ shop/orders = '' }"],
+            "for data.pools, found \"{ shop/orders = '' }\": Expected '=' after a key in a "
+            "key/value pair; put quotes around texts, and around names with a slash",
+        ),
+        (["data.tasks="], "expected a list for data.tasks, found ''; write data.tasks=[] for none"),
+        (["data.tasks=[churn]"], "for data.tasks, found '[churn]': Invalid value; put quotes aro"),
+        (["data.mask_share='0.1'"], "expected a number for data.mask_share, found '0.1'"),
+        (["data.mask_share="], "expected a number for data.mask_share, found ''"),
+        (["data.mask_share=[0.1]"], "expected a number for data.mask_share, found [0.1]"),
+        (["data.mask_most='3'"], "expected an integer for data.mask_most, found '3'"),
+        (["data.mask_most=2.5"], "expected an integer for data.mask_most, found 2.5"),
+        (["data.mask_texts=1"], "expected true or false for data.mask_texts, found 1"),
+        (["data.mask_texts=yes"], "expected true or false for data.mask_texts, found 'yes'"),
+        (
+            ["data.require_label=true"],
+            "unknown key data.require_label; expected one of data.stores",
+        ),
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' for run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 for optimizer.muon_rate, found -1.0"),
         (["optimizer.muon_rate=x"], "expected a number for optimizer.muon_rate, found 'x'"),
@@ -72,6 +93,17 @@ from headwater import _headwater
 def test_an_invalid_setting_is_refused_by_name(settings, message):
     with pytest.raises(config.ConfigError, match=re.escape(message)):
         config.load(None, settings)
+
+
+@pytest.mark.parametrize("value", ["true", "[1]", "{ a = 1 }"])
+def test_only_a_number_in_place_of_a_text_gets_quotes(value):
+    with pytest.raises(config.ConfigError, match="found [^;]*$"):
+        config.load(None, [f"data.visible_until={value}"])
+
+
+def test_a_name_that_is_a_number_is_refused():
+    with pytest.raises(config.ConfigError, match="a string for each name in data.pools, found 3"):
+        config.from_dict({"data": {"pools": {3: ""}, "mask_share": 0.1}})
 
 
 def test_a_missing_file_names_the_presets():
@@ -200,6 +232,17 @@ def test_the_settings_of_a_run_have_the_defaults_of_the_sampler():
     for name in ("children", "bfs_child_width", "max_hops", "neighbor_budget"):
         assert defaults[name] is None, name
     assert run.prefetch == defaults["num_prefetch"]
+
+
+def test_a_checkpoint_from_before_the_step_to_start_from_was_recorded_is_resumed():
+    ours = config.load(None, ["optimizer.start_digest=a1", "optimizer.start_step=6"])
+    theirs = config.load(None, ["optimizer.start_digest=a1"]).to_dict()
+    del theirs["optimizer"]["start_step"]
+    assert config.differences(ours, theirs) == []
+    theirs["optimizer"]["start_digest"] = "b2"
+    assert config.differences(ours, theirs) == [
+        "optimizer.start_digest is 'a1', the checkpoint has 'b2'"
+    ]
 
 
 def test_a_date_needs_no_quotes(tmp_path):

@@ -444,6 +444,19 @@ def test_a_refused_training_leaves_no_folder(arguments, message, site, tmp_path,
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_in_place_of_a_store_is_refused(tmp_path, capsys):
+    run = tmp_path / "a run"
+    run.mkdir()
+    (run / "config.toml").write_text(config.Config().to_toml())
+    message = (
+        f"confluence: expected a store, found the run '{run}'; name a store, or start from the run "
+        f"with `confluence train --from '{run}' --out FOLDER`\n"
+    )
+    assert shown(capsys, "init", run, "--task", "returns") == (1, "", message)
+    asked = ["--task", "returns", "--out", tmp_path / "out"]
+    assert shown(capsys, "train", run, *asked) == (1, "", message)
+
+
 def test_init_writes_a_new_file_or_standard_output(site, fixed_speed, tmp_path, capsys):
     command = ["init", site, "--task", "returns", "--minutes", 6]
     path = tmp_path / "my.toml"

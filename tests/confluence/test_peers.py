@@ -1,5 +1,6 @@
 """Ranks notice that another one is gone, gives no sign of life, or keeps them waiting."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -9,9 +10,9 @@ import time
 
 import pytest
 
-from confluence import peers
+from confluence import config, peers, rollcall, training
 from confluence.config import ConfigError
-from confluence.meeting_place import AddressFile
+from confluence.meeting_place import AddressFile, KnownAddress
 from confluence.peers import Peers
 from runs import ENDLESS, process_options, start_run, wait_for_step
 
@@ -35,8 +36,12 @@ class Lost:
 
 
 @pytest.fixture
-def run_of_three():
-    """The peers of ranks 0 to 2, and what they are told when one is lost."""
+def run_of_three(monkeypatch):
+    """The peers of ranks 0 to 2, and what they are told when one is lost.
+
+    Needs `monkeypatch`, so that the peers are closed before a changed clock is set back: a thread
+    that waits for its next beat would wait for as long as the clock was ahead.
+    """
     made, lost = [], Lost()
 
     def start(timeout_seconds, count=3):
@@ -184,6 +189,23 @@ def test_ranks_whose_configuration_is_refused_all_say_why_and_end(tiny, tmp_path
             rank.kill()
             rank.communicate()
     assert time.monotonic() - start < 100
+
+
+def test_a_rank_that_dies_right_after_the_roll_call_is_named(tiny, tmp_path):
+    out, options = tmp_path / "run", process_options(2)
+    identity = training._run_identity(config.load(None, tiny), out, resume=False)
+    meeting = rollcall.Meeting(os.path.abspath(out), identity, training._identity_differences)
+    rank_0 = start_run(tiny, out, *options, 0)
+    try:
+        joined = rollcall.call(1, 2, KnownAddress(options[3]), meeting, 200)
+        joined.connections[0].close()
+        # JAX waits for the rank for run.timeout_seconds, 600.
+        _, error = rank_0.communicate(timeout=30)
+    finally:
+        rank_0.kill()
+        rank_0.communicate()
+    assert rank_0.returncode == 1
+    assert "confluence: rank 0 stops: rank 1 is gone; its own messages say why" in error
 
 
 def test_ranks_that_have_ended_are_not_lost(run_of_three):

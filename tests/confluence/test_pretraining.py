@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 import confluence
 import headwater
-from confluence import assembly, config, feed, masked, starting
+from confluence import assembly, cli, config, feed, masked, starting
 from confluence.checkpoint import Checkpoints
 from confluence.parallel import Processes
 from runs import records, results, run, start_run, wait_for_step
@@ -242,10 +243,59 @@ def test_settings_of_pools_that_cannot_be_are_refused(changes, message):
         config.load(None, ["data.stores=a.store", "data.pools={ items = '' }", *changes])
 
 
-def test_a_run_of_pools_predicts_no_task(pretrained):
-    with pytest.raises(config.ConfigError, match="a run of pools alone predicts no task"):
-        confluence.open(pretrained).predict([], key="id", at="2024-01-01")
-    assert confluence.open(pretrained).tasks == []
+def test_a_run_of_pools_predicts_no_task(pretrained, monkeypatch, tmp_path, capsys):
+    """Before anything is opened."""
+    monkeypatch.setattr(assembly, "assemble", None)
+    ours = confluence.open(pretrained)
+    message = (
+        f"expected a run that learnt a task, found {pretrained}, which learnt masked cells of "
+        "pools alone (orders, reviews); learn a task from there with `confluence train --from "
+        f"{pretrained} --set data.pools={{}} --set data.mask_share=0 --set data.tasks=TASK --out "
+        "FOLDER`"
+    )
+    for ask in (
+        lambda: ours.predict([], key="id", at="2024-01-01"),
+        lambda: ours.predict([], "churn", key="id", at="2024-01-01"),
+        lambda: confluence.predict(pretrained, "churn", [("17", "2024-01-01")]),
+        lambda: confluence.evaluate(pretrained, out=tmp_path / "answers.csv"),
+        lambda: confluence.evaluate(pretrained, by="year"),
+        lambda: confluence.evaluate(pretrained, relations=True),
+    ):
+        with pytest.raises(config.ConfigError, match=re.escape(message)):
+            ask()
+    asked = ["--task", "churn", "--at", "2024-01-01"]
+    assert cli.main(["predict", str(pretrained), *asked]) == 1
+    assert capsys.readouterr().err == f"confluence: {message}\n"
+    assert not (tmp_path / "answers.csv").exists()
+    assert ours.tasks == []
+
+
+BARE = """
+database = "bare"
+
+[[table]]
+name = "items"
+key = "id"
+time = { column = "at" }
+columns = { id = "identifier", at = "timestamp" }
+"""
+
+
+def test_contexts_without_a_cell_to_mask_are_refused(tiny, tmp_path):
+    rows = [(at, np.datetime64("2020-01-01") + np.timedelta64(at, "D")) for at in range(300)]
+    store = prepare_tables(tmp_path, BARE, {"items": (("id", "at"), rows)}, dimension=32)
+    pools = ["data.tasks=[]", "data.pools={ items = '' }", "data.mask_share=0.4"]
+    refused = run([*tiny, f"data.stores={store}", *pools], tmp_path / "run")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "confluence: expected cells to mask in the contexts of bare/pool:items, found none in the "
+        "first 64 contexts: with data.mask_share = 0.4 there is nothing to learn from masked "
+        "cells; set a greater data.mask_share, or train on rows with other cells than identifiers, "
+        "targets and the time of a row\n"
+    )
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(config.ConfigError, match="without a task, data.pools and data.mask_share"):
+        confluence.init(store, [])
 
 
 def test_the_example_pretrains_and_starts_from_it(demo_store, tmp_path):

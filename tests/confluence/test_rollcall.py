@@ -13,7 +13,7 @@ import pytest
 
 from child_processes import free_port
 from confluence import rollcall
-from confluence.meeting_place import KnownAddress
+from confluence.meeting_place import AddressFile, KnownAddress
 from runs import ENDLESS, process_options, start_run
 
 TIMEOUT_SECONDS = 240
@@ -291,6 +291,71 @@ def test_a_rank_waits_for_rank_0_no_longer_than_it_may(monkeypatch):
     assert 0 < min(waits) < max(waits) <= 1
 
 
+def test_a_rank_tries_one_address_for_some_seconds_alone(monkeypatch):
+    waits = []
+
+    def connect(_, timeout):
+        waits.append(timeout)
+        raise LookupError("the end of the test")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(LookupError):
+        rollcall.call(1, 2, KnownAddress("192.0.2.1:9000"), meeting(), 600)
+    assert waits == [5]
+
+
+def test_a_silent_program_at_an_old_address_keeps_no_rank_waiting(tmp_path, capfd):
+    found, connections = {}, ExitStack()
+
+    def one(rank):
+        place = AddressFile(tmp_path, is_on_one_machine=True)
+        found[rank] = rollcall.call(rank, 2, place, meeting(), 60)
+
+    with connections, socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        # As a killed run leaves it, and another program has the port now.
+        (tmp_path / "rank-0.address").write_text(address)
+        ranks = [threading.Thread(target=one, args=[rank]) for rank in (1, 0)]
+        start = time.monotonic()
+        ranks[0].start()
+        connections.enter_context(other.accept()[0])
+        ranks[1].start()
+        for rank in ranks:
+            rank.join(30)
+        assert sorted(found) == [0, 1]
+        assert time.monotonic() - start < 15
+        for joined in found.values():
+            for connection in joined.connections.values():
+                connection.close()
+    assert capfd.readouterr().err == (
+        f"confluence: rank 1 got no answer from rank 0 of this run at {address} within 5 s; it "
+        "reads the address again\n"
+    )
+
+
+def test_a_rank_reads_its_answer_and_not_what_follows():
+    heard, rank_0 = (
+        json.dumps({"proof": meeting().proof(rollcall._HEARD)}),
+        meeting().proof("rank 0"),
+    )
+    answer = json.dumps({"proof": rank_0, "refusal": ""})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer_all():
+            connection, _ = listener.accept()
+            connection.recv(1 << 16)
+            connection.sendall(f'{heard}\n{answer}\n{{"steps_begun": 7}}\n'.encode())
+            connection.close()
+
+        other = threading.Thread(target=answer_all)
+        other.start()
+        place = KnownAddress(f"127.0.0.1:{listener.getsockname()[1]}")
+        joined = rollcall.call(1, 2, place, meeting(), 5)
+        other.join(TIMEOUT_SECONDS)
+    with joined.connections[0] as connection:
+        assert connection.makefile().readline() == '{"steps_begun": 7}\n'
+
+
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a" * 300])
 def test_rank_0_elsewhere_is_refused(host):
     with pytest.raises(rollcall.JoinError, match="rank 0 cannot (listen on|find the address of) "):
@@ -320,7 +385,7 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_rank_takes_no_answer_but_that_of_its_rank_0(name, stays, monkeypatch):
-    monkeypatch.setattr(rollcall, "_READ_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(rollcall, "_HEARD_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer():
