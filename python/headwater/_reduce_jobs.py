@@ -27,6 +27,10 @@ MOMENT_SUMS = np.dtype(
         ("power_sums", NUMBER, 4),
     ]
 )
+EXACT_COUNTS = ("nulls", "nans", "negative_infinities", "positive_infinities", "finite")
+EXACT_FIGURES = ("sum", "mean", "sum_of_squares", "variance", "std")
+# The bytes of the two integers that follow the counts.
+EXACT_INTEGERS = 272 + 536
 MOMENT_FIGURES = ("shift", "mean", "variance", "std", "skewness", "kurtosis")
 OF_SIGN = np.dtype(
     [("zeros", COUNT), ("subnormals", COUNT), ("exponents", COUNT, 2046), ("infinities", COUNT)]
@@ -211,6 +215,34 @@ class MomentsJob(Job):
         for name in ("min", "max"):
             moments[name][sums["min"] > sums["max"]] = np.nan
         return moments
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactJob(Job):
+    """The plan of sum, mean and deviation of each column, each rounded once from exact sums.
+
+    The result has an element for each column, with the fields `nulls`, `nans`,
+    `negative_infinities`, `positive_infinities`, `finite` (counts), and of the finite numbers
+    `sum`, `mean`, `sum_of_squares`, `variance` and `std` (of the population). They are the same for
+    any order of the rows; mean, variance and deviation of no number are NaN.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+    """
+
+    statistic = "exact"
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        integers = [("integers", f"V{EXACT_INTEGERS}")]
+        sums = np.frombuffer(core.whole(), [*((name, COUNT) for name in EXACT_COUNTS), *integers])
+        fields = [(name, COUNT) for name in EXACT_COUNTS]
+        exact = np.empty(self.columns, [*fields, *((name, NUMBER) for name in EXACT_FIGURES)])
+        for name in EXACT_COUNTS:
+            exact[name] = sums[name]
+        figures = core.figures().reshape(-1, len(EXACT_FIGURES))
+        for name, of in zip(EXACT_FIGURES, figures.T, strict=True):
+            exact[name] = of
+        return exact
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Statistics of rows in Python, with the same bits for any workers.
 
-One call folds an array or files: `gram`, `cross`, `moments`, `histogram`, `exponents`, `distinct`
-and `top`. To share the rows among processes, make a job, such as `GramJob`: it describes rows that
-are folded in chunks of one size. Workers each fold consecutive rows and return portions, which are
-bytes. A reduction receives the portions, in any order and also more than once, until no row is
-missing. A `PartitionedJob` has parts of any length in place of rows, and a `SumJob` arrays that
-the caller has computed.
+One call folds an array or files: `gram`, `cross`, `moments`, `exact`, `histogram`, `exponents`,
+`distinct` and `top`. To share the rows among processes, make a job, such as `GramJob`: it
+describes rows that are folded in chunks of one size. Workers each fold consecutive rows and return
+portions, which are bytes. A reduction receives the portions, in any order and also more than once,
+until no row is missing. A `PartitionedJob` has parts of any length in place of rows, and a
+`SumJob` arrays that the caller has computed.
 
 `fold` and `merge` do this as pure functions, for engines such as Dask, Ray, Spark and Beam.
 """
@@ -29,6 +29,7 @@ from headwater._headwater import (
 from headwater._reduce_jobs import (
     CrossJob,
     DistinctJob,
+    ExactJob,
     ExponentsJob,
     GramJob,
     HistogramJob,
@@ -43,6 +44,7 @@ from headwater._reduce_workers import PartWorker, Reduction, Worker
 __all__ = [
     "CrossJob",
     "DistinctJob",
+    "ExactJob",
     "ExponentsJob",
     "GramJob",
     "HistogramJob",
@@ -58,6 +60,7 @@ __all__ = [
     "Worker",
     "cross",
     "distinct",
+    "exact",
     "exponents",
     "fold",
     "gram",
@@ -234,6 +237,28 @@ def moments(
     x = _opened(x)
     near = _shifts(x) if shifts is None else shifts
     return _folded(MomentsJob(**_form(x, chunk_rows), shifts=near), x, threads)
+
+
+def exact(x: Rows, *, chunk_rows: int = 4096, threads: int | None = None) -> Result:
+    """Returns sum, mean and deviation of each column without any error but one rounding.
+
+    The sums are integers as wide as they need to be, so that they are the same for any order of the
+    rows and any `chunk_rows`.
+
+    Args:
+        x: The rows, as for `gram`.
+        chunk_rows: As for `gram`; it changes no bit.
+        threads: As for `gram`.
+
+    Returns:
+        An array with an element for each column, whose fields `ExactJob` describes; and the digest.
+
+    Example:
+        >>> exact([[1e16], [1.0], [-1e16]]).value["sum"]
+        array([1.])
+    """
+    x = _opened(x)
+    return _folded(ExactJob(**_form(x, chunk_rows)), x, threads)
 
 
 def histogram(

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::fold::statistic::TryClone;
 use crate::fold::sums::Width;
 use crate::fold::{
-    ArraySums, ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Statistic,
-    TopRows,
+    ArraySums, ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram,
+    Statistic, TopRows,
 };
 use crate::matrix::{Element, Matrix, Numbers, check_columns};
 use crate::plan::Plan;
@@ -103,6 +103,16 @@ impl Shown for ColumnMoments {
             .flat_map(|(of, shift)| {
                 [*shift, of.mean, of.variance, of.std, of.skewness, of.kurtosis]
             })
+            .collect())
+    }
+}
+
+impl Shown for Exact {
+    /// Five numbers of each column.
+    fn figures(&self, sums: &Self::Partial) -> Result<Vec<f64>> {
+        let columns = self.summaries(sums).into_iter();
+        Ok(columns
+            .flat_map(|of| [of.sum, of.mean, of.sum_of_squares, of.variance, of.std])
             .collect())
     }
 }
@@ -338,6 +348,7 @@ pub(super) fn open(fields: &Bound<'_, PyDict>) -> PyResult<Box<dyn AnyJob>> {
             let edges: Vec<f64> = fields.0.get("edges")?;
             fields.of_x(x, Histogram::of_all(x.0, &edges)?)
         }
+        Exact::NAME => fields.of_x(x, Exact::new(x.0)?),
         ExponentHistogram::NAME => fields.of_x(x, ExponentHistogram::new(x.0)?),
         Distinct::NAME => fields.of_x(x, Distinct::new(x.0, fields.0.number("precision")?)?),
         TopRows::NAME => {

@@ -14,7 +14,8 @@ use crate::fold::columns::NumberedRows;
 use crate::fold::gram::{Chunk, Rectangle, Triangle};
 use crate::fold::statistic::leaves;
 use crate::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
+    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Statistic,
+    TopRows,
 };
 use crate::matrix::{Matrix, Numbers, RowsHasher};
 use crate::plan::Setting;
@@ -169,6 +170,7 @@ macro_rules! of_rows_without_numbers {
 
 of_rows_without_numbers! {
     "moments": ColumnMoments, |moments: &Self| vec![("shifts", bits_of(moments.shifts()))];
+    "exact": Exact, |_: &Self| Vec::new();
     "histogram": Histogram, |histogram: &Self| vec![("edges", edges_of(histogram.edges()))];
     "exponents": ExponentHistogram, |_: &Self| Vec::new();
     "distinct": Distinct, |distinct: &Self| {

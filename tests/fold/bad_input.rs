@@ -4,8 +4,8 @@ use headwater::ErrorKind;
 use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::{COLUMNS_MAX, Chunk, Kernel};
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic,
-    TopRows, Tree,
+    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Node, Rows,
+    Statistic, TopRows, Tree,
 };
 
 #[track_caller]
@@ -153,6 +153,7 @@ fn invalid_arguments_of_column_statistics_are_refused() {
     let (invalid, limit) = (ErrorKind::InvalidArgument, ErrorKind::LimitExceeded);
     let none = "expected at least 1 column, found 0";
     refused(ColumnMoments::new(vec![]), invalid, none);
+    refused(Exact::new(0), invalid, none);
     refused(Histogram::new(vec![]), invalid, none);
     refused(ExponentHistogram::new(0), invalid, none);
     refused(Distinct::new(0, 14), invalid, none);
@@ -190,6 +191,7 @@ fn rows_of_another_shape_are_refused_by_column_statistics() {
     let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
     let (invalid, words) = (ErrorKind::InvalidArgument, "expected 2 columns, found 3");
     refused(ColumnMoments::new(vec![0.0; 2]).unwrap().leaf(&rows), invalid, words);
+    refused(Exact::new(2).unwrap().leaf(&rows), invalid, words);
     refused(Histogram::new(vec![vec![0.0]; 2]).unwrap().leaf(&rows), invalid, words);
     refused(ExponentHistogram::new(2).unwrap().leaf(&rows), invalid, words);
     refused(Distinct::new(2, 4).unwrap().leaf(&rows), invalid, words);

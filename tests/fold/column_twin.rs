@@ -2,6 +2,7 @@
 //! to the bytes of their partials.
 
 use headwater::fold::End;
+use num_bigint::BigInt;
 
 use crate::twin::{bits, fold};
 
@@ -58,6 +59,36 @@ pub(crate) fn moments(columns: &[Column], shifts: &[f64], chunk_rows: usize) -> 
         [&counts[..], &range, &powers(column, shift, chunk_rows)].concat()
     });
     bytes(std::iter::once(columns[0].len() as u64).chain(words))
+}
+
+/// A number is n * 2^place with a whole n: here n, and the place above that of the least number.
+fn whole(value: f64) -> (BigInt, u64) {
+    let field = value.to_bits() >> 52 & 2047;
+    let fraction = value.to_bits() & ((1 << 52) - 1);
+    let size = BigInt::from(if field == 0 { fraction } else { fraction + (1 << 52) });
+    (if value.is_sign_negative() { -size } else { size }, field.max(1) - 1)
+}
+
+pub(crate) fn exact(columns: &[Column]) -> Vec<u8> {
+    let padded = |number: &BigInt, bytes: usize| {
+        let mut of = number.to_signed_bytes_le();
+        of.resize(bytes, if *number < BigInt::ZERO { 255 } else { 0 });
+        of
+    };
+    let of_column = |column: &Column| {
+        let finite = || column.iter().flatten().filter(|value| value.is_finite());
+        let sum: BigInt = finite().map(|x| whole(*x)).map(|(n, place)| n << place).sum();
+        let squares = finite().map(|x| whole(*x)).map(|(n, place)| (&n * &n) << (2 * place)).sum();
+        let counts = [
+            nulls(column),
+            count(column, f64::is_nan),
+            count(column, |value| value == f64::NEG_INFINITY),
+            count(column, |value| value == f64::INFINITY),
+            count(column, f64::is_finite),
+        ];
+        [bytes(counts), padded(&sum, 272), padded(&squares, 536)].concat()
+    };
+    columns.iter().flat_map(of_column).collect()
 }
 
 pub(crate) fn histogram(columns: &[Column], edges: &[Vec<f64>]) -> Vec<u8> {

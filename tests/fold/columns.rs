@@ -4,7 +4,7 @@ use headwater::fold::columns::{ColumnSummary, NumberedRows};
 use headwater::fold::gram::Chunk;
 use headwater::fold::statistic::leaves;
 use headwater::fold::{
-    ColumnMoments, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Partial, Rows,
+    ColumnMoments, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Node, Partial, Rows,
     Statistic, TopRows, Tree,
 };
 use headwater::random::{Purpose, Stream};
@@ -89,6 +89,17 @@ proptest! {
         let leaves = leaves_of(&moments, &cells, chunk_rows);
         let expected = twin::moments(&columns(&cells), &shifts, chunk_rows);
         prop_assert_eq!(by_tree(&moments, &leaves, seed), expected);
+    }
+
+    #[test]
+    fn p1_exact_sums_have_the_bytes_of_the_twin_in_any_order(
+        cells in any_cells(), chunk_rows in 1_usize..20, seed: u64,
+    ) {
+        let exact = Exact::new(cells.columns).unwrap();
+        let leaves = leaves_of(&exact, &cells, chunk_rows);
+        let expected = twin::exact(&columns(&cells));
+        prop_assert_eq!(&by_tree(&exact, &leaves, seed), &expected);
+        prop_assert_eq!(&anyhow(&exact, &leaves, seed), &expected);
     }
 
     #[test]
@@ -416,6 +427,7 @@ fn p6_partials_of_other_bits_are_told_apart() {
     let rows = |values: &'static [f64]| Rows::new(values, values.len(), 1, 1).unwrap();
     let (one, other) = (rows(&[1.0, 2.0]), rows(&[1.0, 3.0]));
     differ(&ColumnMoments::new(vec![0.0]).unwrap(), &one, &other);
+    differ(&Exact::new(1).unwrap(), &one, &other);
     differ(&Histogram::new(vec![vec![2.5]]).unwrap(), &one, &other);
     differ(&ExponentHistogram::new(1).unwrap(), &one, &rows(&[1.0, 4.0]));
     differ(&Distinct::new(1, 14).unwrap(), &one, &other);
@@ -447,4 +459,52 @@ fn p6_each_column_of_a_partial_has_the_counts_of_its_rows() {
         let counts = exponents.decode(&bytes(&words)).unwrap();
         assert_eq!(exponents.fits_rows(&counts, 3), first == second);
     }
+}
+
+#[test]
+fn exact_sums_of_the_greatest_and_the_least_numbers_keep_every_bit() {
+    // More numbers than are added between two carries, so that all places carry.
+    for (value, count) in
+        [(f64::MAX, 2000), (-f64::MAX, 2000), (f64::from_bits(1), 3), (-1.5, 1025)]
+    {
+        let values = vec![value; count];
+        let exact = Exact::new(1).unwrap();
+        let sums = exact.leaf(&Rows::new(values.as_slice(), count, 1, 1).unwrap()).unwrap();
+        let expected = twin::exact(&[values.iter().map(|value| Some(*value)).collect()]);
+        assert_eq!(exact.encode(&sums), expected, "{value:e}");
+    }
+}
+
+#[test]
+fn p6_exact_sums_that_no_numbers_have_are_rejected() {
+    let exact = Exact::new(2).unwrap();
+    let values = [f64::MAX, 1.0, -f64::MAX, 2.0, f64::MAX, f64::NAN];
+    let good = exact.encode(&exact.leaf(&Rows::new(values.as_slice(), 3, 2, 2).unwrap()).unwrap());
+    let (counts, sum) = (5 * 8, 272);
+    let finite = 4 * 8;
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        exact.decode(&bytes).map(|sums| exact.fits_rows(&sums, 3))
+    };
+    assert!(changed(0, 0).unwrap(), "nothing is changed");
+    let impossible = [
+        // No finite number, but sums; a sum without squares is below.
+        (finite, 0),
+        // Greater than three of the greatest numbers, and less than minus three of them.
+        (counts + sum - 9, 1),
+        (counts + sum - 1, 128),
+        (counts + sum + 536 - 1, 128),
+        (counts + sum + 536 - 8, 1),
+    ];
+    for (at, byte) in impossible {
+        let error = changed(at, byte).unwrap_err().to_string();
+        assert!(error.contains("the exact sums of column 0 are impossible for"), "{at}: {error}");
+    }
+    let mut bytes = good.clone();
+    bytes[counts + sum..counts + sum + 536].fill(0);
+    assert!(exact.decode(&bytes).is_err(), "a sum of numbers whose squares add up to 0");
+    // Of the second column, a NaN less.
+    assert!(!changed(good.len() / 2 + 8, 0).unwrap());
+    assert!(exact.decode(&good[1..]).is_err());
 }

@@ -10,7 +10,7 @@ use std::arch::asm;
 use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::{Chunk, Kernel, Speed};
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Partial, Rows,
+    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Partial, Rows,
     Statistic, TopRows,
 };
 use rayon::ThreadPoolBuilder;
@@ -117,7 +117,7 @@ fn p1_the_callers_setting_changes_no_bit_of_column_statistics() {
     let tiny = f64::from_bits(3);
     let moments = ColumnMoments::new(vec![0.0, tiny, -1e-3]).unwrap();
     let histogram = Histogram::new(vec![vec![0.0, tiny, 1e-3]; 3]).unwrap();
-    let exponents = ExponentHistogram::new(3).unwrap();
+    let (exact, exponents) = (Exact::new(3).unwrap(), ExponentHistogram::new(3).unwrap());
     let distinct = Distinct::new(3, 6).unwrap();
     let top = TopRows::new(3, 1, 9, End::Smallest).unwrap();
     for kind in [Kind::Subnormal, Kind::Ordinary, Kind::HugeRange, Kind::Special] {
@@ -132,6 +132,7 @@ fn p1_the_callers_setting_changes_no_bit_of_column_statistics() {
             let all = || {
                 [
                     merged(&moments, rows),
+                    merged(&exact, rows),
                     merged(&histogram, rows),
                     merged(&exponents, rows),
                     merged(&distinct, rows),

@@ -43,6 +43,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], list[object]]] = {
     "cross": ({"y_columns": 2, "y_dtype": "float32"}, {}, []),
     "moments": ({"shifts": [0.5, 0.0, -1.0]}, {"shifts": [0.5, 0, -1]}, ["--shift", 0.5, 0, -1]),
     "histogram": ({"edges": [-1, 0, 0.5]}, {"edges": [-1, 0, 0.5]}, ["--edges", -1, 0, 0.5]),
+    "exact": ({}, {}, []),
     "exponents": ({}, {}, []),
     "distinct": ({"precision": 8}, {"precision": 8}, ["--precision", 8]),
     "top": (
@@ -56,6 +57,7 @@ JOBS = {
     "cross": reduce.CrossJob,
     "moments": reduce.MomentsJob,
     "histogram": reduce.HistogramJob,
+    "exact": reduce.ExactJob,
     "exponents": reduce.ExponentsJob,
     "distinct": reduce.DistinctJob,
     "top": reduce.TopJob,
@@ -142,7 +144,9 @@ def same(found, expected):
     return found == expected
 
 
-@pytest.mark.parametrize("statistic", ["moments", "histogram", "exponents", "distinct", "top"])
+@pytest.mark.parametrize(
+    "statistic", ["moments", "exact", "histogram", "exponents", "distinct", "top"]
+)
 def test_results_have_the_fields_of_the_command(tmp_path, statistic):
     rows, y = numbers(), second()
     rows[:, 1] = np.nan

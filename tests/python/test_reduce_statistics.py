@@ -13,6 +13,7 @@ from test_reduce import done, reduce
 
 STATISTICS = [
     ["moments"],
+    ["exact"],
     ["histogram", "--edges", -1, 0, 0.5],
     ["exponents"],
     ["distinct"],
@@ -324,7 +325,7 @@ def test_invalid_options_are_named(tmp_path, rows):
 
 
 @pytest.mark.parametrize(
-    "command", ["gram", "cross", "moments", "histogram", "exponents", "distinct", "top"]
+    "command", ["gram", "cross", "moments", "exact", "histogram", "exponents", "distinct", "top"]
 )
 def test_help_lists_inputs_outputs_and_result(command):
     told = reduce(command, "--help")

@@ -9,8 +9,8 @@ use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::Chunk;
 use headwater::fold::sums::Width;
 use headwater::fold::{
-    ArraySums, ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node,
-    Partial, Rows, Statistic, TopRows, Tree,
+    ArraySums, ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram,
+    Node, Partial, Rows, Statistic, TopRows, Tree,
 };
 use headwater::plan::Plan;
 use headwater::reducer::{FileVersion, Job, Portion, Sourced};
@@ -121,7 +121,8 @@ fn good() -> Vec<Case> {
     let cross = Cross::new(COLUMNS, COLUMNS).unwrap();
     let moments = ColumnMoments::new(vec![0.0, 0.75]).unwrap();
     let histogram = Histogram::new(vec![vec![0.0, 1.0, 3.0], vec![-1.0]]).unwrap();
-    let exponents = ExponentHistogram::new(COLUMNS).unwrap();
+    let (exact, exponents) =
+        (Exact::new(COLUMNS).unwrap(), ExponentHistogram::new(COLUMNS).unwrap());
     let distinct = Distinct::new(COLUMNS, 4).unwrap();
     let top = TopRows::new(COLUMNS, 1, 3, End::Largest).unwrap();
     let parts = Job::of_parts(plan("moments"), 11, CHUNK_ROWS).unwrap();
@@ -135,6 +136,7 @@ fn good() -> Vec<Case> {
             cross.leaf(&(chunk(finite, &range), chunk(unusual, &range))).unwrap()
         }),
         case("moments", &CHUNKS, &moments, |range| moments.leaf(&rows(&range)).unwrap()),
+        case("exact", &CHUNKS, &exact, |range| exact.leaf(&rows(&range)).unwrap()),
         case("histogram", &CHUNKS, &histogram, |range| histogram.leaf(&rows(&range)).unwrap()),
         case("exponents", &[6], &exponents, |range| exponents.leaf(&rows(&range)).unwrap()),
         case("distinct", &CHUNKS, &distinct, |range| distinct.leaf(&rows(&range)).unwrap()),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use headwater::fold::gram::Triangle;
 use headwater::fold::{
-    ColumnMoments, ExponentHistogram, Gram, Histogram, Node, Partial, Rows, Statistic, Values,
+    ColumnMoments, Exact, ExponentHistogram, Gram, Histogram, Node, Partial, Rows, Statistic,
+    Values,
 };
 use headwater::matrix::{Element, Matrix, MatrixFormat};
 use headwater::reducer::{
@@ -73,6 +74,8 @@ fn p6_partials_that_count_other_rows_are_rejected() {
     refused_for_other_rows(&moments, |rows| moments.leaf(rows).unwrap());
     let histogram = Histogram::new(vec![vec![0.0], vec![-1.0, 1.0], vec![2.0]]).unwrap();
     refused_for_other_rows(&histogram, |rows| histogram.leaf(rows).unwrap());
+    let exact = Exact::new(COLUMNS).unwrap();
+    refused_for_other_rows(&exact, |rows| exact.leaf(rows).unwrap());
     let exponents = ExponentHistogram::new(COLUMNS).unwrap();
     refused_for_other_rows(&exponents, |rows| exponents.leaf(rows).unwrap());
 }

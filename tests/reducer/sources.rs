@@ -8,8 +8,8 @@ use headwater::ErrorKind;
 use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Rows, Statistic,
-    TopRows,
+    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Rows,
+    Statistic, TopRows,
 };
 use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
 use headwater::plan::{Plan, Setting};
@@ -81,6 +81,7 @@ fn p1_each_statistic_of_a_matrix_has_the_leaves_of_its_rows() {
         |of, chunk| of.leaf(&chunk.rows).unwrap(),
     );
     has_leaves(|| Distinct::new(3, 4).unwrap(), |of, chunk| of.leaf(&chunk.rows).unwrap());
+    has_leaves(|| Exact::new(3).unwrap(), |of, chunk| of.leaf(&chunk.rows).unwrap());
     has_leaves(|| ExponentHistogram::new(3).unwrap(), |of, chunk| of.leaf(&chunk.rows).unwrap());
     has_leaves(
         || Histogram::new(vec![vec![-1.0, 0.0, 1.0]; 3]).unwrap(),

@@ -1,5 +1,5 @@
-//! `headwater-reduce moments`, `histogram`, `exponents`, `distinct` and `top`: statistics of columns, as
-//! JSON.
+//! `headwater-reduce moments`, `exact`, `histogram`, `exponents`, `distinct` and `top`: statistics of
+//! columns, as JSON.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 use super::args::{RowsArgs, StatisticCommand, WrittenResult};
 use crate::Digest;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::fold::columns::{ColumnSummary, Counts, MomentSums, Ranking, Registers, SignExponents};
-use crate::fold::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, Statistic, TopRows};
+use crate::fold::columns::{
+    ColumnSummary, Counts, ExactSums, MomentSums, Ranking, Registers, SignExponents,
+};
+use crate::fold::{
+    ColumnMoments, Distinct, End, Exact, ExponentHistogram, Histogram, Statistic, TopRows,
+};
 use crate::matrix::Matrix;
 use crate::reducer::{Job, OfMatrix, OfRows, Source, moments_of_files};
 
@@ -34,6 +38,13 @@ pub(super) struct MomentsArgs {
     /// first 1,024 rows, or 0 without any; each rank must then have these rows.
     #[arg(long, num_args = 1.., value_name = "S", allow_negative_numbers = true)]
     shift: Option<Vec<f64>>,
+}
+
+/// The arguments of `headwater-reduce exact` without those that all statistics share.
+#[derive(Args, Clone, Serialize, Deserialize)]
+pub(super) struct ExactArgs {
+    #[command(flatten)]
+    rows: RowsArgs,
 }
 
 /// The arguments of `headwater-reduce histogram` without those that all statistics share.
@@ -257,6 +268,47 @@ impl StatisticCommand for MomentsArgs {
         let mut written = output_of_columns(source, sums, columns.collect());
         written.more.insert("ddof".to_owned(), 0.into());
         written.more.insert("excess_kurtosis".to_owned(), true.into());
+        Ok(written)
+    }
+}
+
+impl StatisticCommand for ExactArgs {
+    type Source = OfMatrix<Exact>;
+
+    fn absolute(self) -> Result<Self> {
+        Ok(Self { rows: self.rows.absolute()? })
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
+    }
+
+    fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
+        open(&self.rows, threads, |matrix| Exact::new(matrix.columns()))
+    }
+
+    fn chunk_operations(&self, source: &Self::Source) -> f64 {
+        self.rows.operations(source.statistic().column_count(), OPERATIONS)
+    }
+
+    fn write(&self, _: &Path, source: &Self::Source, sums: &ExactSums) -> Result<WrittenResult> {
+        let summaries = source.statistic().summaries(sums).into_iter();
+        let columns = summaries.map(|of| {
+            json!({
+                "nulls": of.nulls,
+                "nans": of.nans,
+                "negative_infinities": of.negative_infinities,
+                "positive_infinities": of.positive_infinities,
+                "finite": of.finite,
+                "sum": number(of.sum),
+                "mean": known(of.mean),
+                "sum_of_squares": number(of.sum_of_squares),
+                "variance": known(of.variance),
+                "std": known(of.std),
+            })
+        });
+        let mut written = output_of_columns(source, sums, columns.collect());
+        written.more.insert("ddof".to_owned(), 0.into());
         Ok(written)
     }
 }

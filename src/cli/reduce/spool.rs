@@ -87,6 +87,7 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
         Statistics::Cross(invocation) => Statistics::Cross(absolute(invocation)?),
         Statistics::Moments(invocation) => Statistics::Moments(absolute(invocation)?),
         Statistics::Histogram(invocation) => Statistics::Histogram(absolute(invocation)?),
+        Statistics::Exact(invocation) => Statistics::Exact(absolute(invocation)?),
         Statistics::Exponents(invocation) => Statistics::Exponents(absolute(invocation)?),
         Statistics::Distinct(invocation) => Statistics::Distinct(absolute(invocation)?),
         Statistics::Top(invocation) => Statistics::Top(absolute(invocation)?),

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use super::columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
+use super::columns::{DistinctArgs, ExactArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use super::cross::CrossArgs;
 use super::gram::GramArgs;
 use super::run::RunArgs;
@@ -43,6 +43,13 @@ pub(super) enum Statistics {
     /// of a constant. The result is the .json: for each column its name, if the file has names, the sums,
     /// whose bits never differ, and the statistics.
     Moments(Invocation<MomentsArgs>),
+    /// Sum, mean and deviation of each column, without any error but one rounding at the end.
+    ///
+    /// The sums are integers as wide as they need to be, so they are the same for any order of the rows
+    /// and any --chunk-rows: use them for money, and to check other sums. They take 848 bytes for each column and
+    /// more time than moments. NULL, NaN and infinities are counted separately. Variance and deviation
+    /// are those of a population (ddof 0). The result is the .json.
+    Exact(Invocation<ExactArgs>),
     /// How many numbers of each column lie between given edges.
     ///
     /// A number on an edge counts as above it, and infinities count as numbers; NaN and NULL are counted
@@ -73,6 +80,7 @@ macro_rules! with_invocation {
             Statistics::Gram($invocation) => $work,
             Statistics::Cross($invocation) => $work,
             Statistics::Moments($invocation) => $work,
+            Statistics::Exact($invocation) => $work,
             Statistics::Histogram($invocation) => $work,
             Statistics::Exponents($invocation) => $work,
             Statistics::Distinct($invocation) => $work,
