@@ -26,7 +26,6 @@ use crate::error::{Context, Error, Result};
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
 pub(crate) use changed::Change;
-pub(crate) use metadata::label_table_name;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
     FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, StatisticsUntil,
@@ -43,7 +42,7 @@ pub use task::{Seed, Task};
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
-pub(crate) use {time::known_from, totals::section_names};
+pub(crate) use {metadata::label_table_name, time::known_from, totals::section_names};
 
 pub(crate) const GRAPH_FILE: &str = "graph.bin";
 pub(crate) const COLUMN_FILE: &str = "column_embeddings.bin";
