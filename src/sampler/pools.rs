@@ -39,12 +39,6 @@ impl RowSeeds {
 
     /// The error of a table of which no row is a seed.
     pub(super) fn no_seed(&self, table: &Table) -> Error {
-        let (name, count) = (&table.metadata().name, table.row_count());
-        if count == 0 {
-            return Error::invalid(format!(
-                "pools: expected a table with rows, found {name:?}, which has none; name another table"
-            ));
-        }
         let remedy = match (self.obs_time.is_some(), self.visible_until < i64::MAX) {
             (true, true) => "give the table a later time in pools, and set a later `visible_until`",
             (true, false) => "give the table a later time in pools",
@@ -52,8 +46,10 @@ impl RowSeeds {
             (false, false) => "give the table a time in pools, at which all rows are observed",
         };
         Error::invalid(format!(
-            "pools: expected rows of {name:?} that exist at their observation time, found none among \
-             {count}; {remedy}, or name another table"
+            "pools: expected rows of {:?} that exist at their observation time, found none among {}; \
+             {remedy}, or name another table",
+            table.metadata().name,
+            table.row_count()
         ))
     }
 }

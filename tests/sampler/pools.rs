@@ -149,6 +149,52 @@ fn pools_that_cannot_be_are_rejected_by_name() {
 }
 
 #[test]
+fn a_pool_without_seeds_is_rejected_by_what_would_give_it_some() {
+    let table = |name: &str| {
+        format!(
+            "[[table]]\nname = \"{name}\"\nkey = \"id\"\ntime = {{ column = \"at\" }}\n\
+             columns = {{ id = \"identifier\", at = \"timestamp\" }}\n"
+        )
+    };
+    let names = ["dated", "undated"];
+    let schema = format!("database = \"d\"\n{}", names.map(table).concat());
+    let rows = |times: Vec<Value>| {
+        let ids = (0..times.len() as i64).map(Value::Integer).collect();
+        vec![("id", ids), ("at", times)]
+    };
+    let times = [vec![Value::Time(1_000)], vec![Value::Null; 2]];
+    let database = Database::new(&schema, names.into_iter().zip(times.map(rows)));
+    let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
+    let store = Arc::new(store);
+    for (table, obs_time, visible_until, expected) in [
+        (
+            "dated",
+            Some(5),
+            None,
+            "found none among 1; give the table a later time in pools, or name",
+        ),
+        ("dated", None, Some(5), "found none among 1; set a later `visible_until`, or name"),
+        (
+            "dated",
+            Some(5),
+            Some(5),
+            "give the table a later time in pools, and set a later `visible_until`, or name",
+        ),
+        (
+            "undated",
+            None,
+            None,
+            "found none among 2; give the table a time in pools, at which all rows are observed, or name",
+        ),
+    ] {
+        let settings = Settings { visible_until, ..pool(table, obs_time) };
+        let error = sampler(&store, &settings, (0, 1), PLAIN).err().unwrap().to_string();
+        let expected = format!("{expected} another table");
+        assert!(error.starts_with("pools: ") && error.ends_with(&expected), "{error}");
+    }
+}
+
+#[test]
 fn p6_a_cursor_of_other_pools_or_labels_is_rejected_by_what_differs() {
     let store = store();
     let cursor = |settings: &Settings| sampler(&store, settings, (0, 1), PLAIN).unwrap().cursor();
