@@ -54,12 +54,13 @@ class Sampler(Streams):
         pools: Tables whose rows are seeds without a target, as "table" or "database/table": to
             learn from masked cells, or to encode rows. Each row is observed at its own time, or all
             at the time that a mapping gives: {"orders": None, "customers": "2024-06-01"}. Rows that
-            do not exist then are no seeds. A pool is served like a task, as "pool:orders", after
+            do not exist then are no seeds, and a table of labels of a task, as "churn labels", is
+            refused. A pool is served like a task, as "pool:orders", after
             the tasks; its splits go by the rows' keys. Its batches have no target: `target_pos` is
             -1, and `target_stype` 255.
         task_weights: How often each of `tasks` and then of `pools` is served, relative to the
             others; default: equally.
-        require_label: Leave out the seeds of tasks whose target is NULL.
+        require_label: Leave out the seeds of tasks whose target is NULL; refused with pools alone.
         walk: "priority" (parents first, then children hop by hop), or "breadth" (breadth first).
         child_widths: Another `bfs_child_width` for single relations, as {"orders.customer_id": 2};
             0 brings in no children. "table.columns" is the table that has the reference, and its
@@ -84,8 +85,9 @@ class Sampler(Streams):
         mask_share: The share of cells to mask beside the target, for pretraining: `is_masked` marks
             them, and `masked_pos` lists them. Their values stay in place as labels, which the model
             must not read. It is a share of the cells that can be masked: never are padding, NULL,
-            identifiers, the time of a row, cells of a column that is the target of a cell task, and
-            the rows of `sample`.
+            identifiers, the time of a row, labels of a task (cells of a column that it predicts or
+            hides, and rows of the table of labels of a task with a horizon), and the rows of
+            `sample`.
         mask_most: M, the most masked cells of a sequence, the first ones; default: what a sequence
             exceeds once in some 30,000 times.
         mask_texts: Mask texts, too; default: True.
@@ -151,7 +153,7 @@ class Sampler(Streams):
             "default_sequence_length": default_sequence_length,
             "bfs_child_width": bfs_child_width,
             "max_rows": max_rows,
-            "tasks": _names("tasks", tasks),
+            "tasks": _names("tasks", "task", tasks),
             "pools": _pools(pools),
             "task_weights": task_weights,
             "require_label": require_label,
@@ -436,22 +438,25 @@ def _time(what: str, time: Any | None) -> int | None:
         raise InvalidArgument(f"{what}: {error}") from None
 
 
-def _names(what: str, names: Sequence[str] | None) -> list[str] | None:
+def _names(what: str, of: str, names: Sequence[str] | None) -> list[str] | None:
     """Returns names as a list; a name by itself is no list of its letters."""
     if names is None:
         return None
     if isinstance(names, str):
-        raise InvalidArgument(f"{what}: expected a list of names, found {names!r}; say [{names!r}]")
+        hint = f'; say ["{names}"]' if names else ""
+        raise InvalidArgument(f'{what}: expected a list of {of} names, found "{names}"{hint}')
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgument(f"{what}: expected a list of names, found {names!r}")
+        raise InvalidArgument(f"{what}: expected a list of {of} names, found {names!r}")
     return list(names)
 
 
 def _pools(pools: Sequence[str] | Mapping[str, Any] | None) -> dict[str, int | None]:
     """Returns the tables of pools, each with the time at which its rows are observed."""
     if isinstance(pools, Mapping):
+        if not all(isinstance(table, str) for table in pools):
+            raise InvalidArgument(f"pools: expected table names as keys, found {list(pools)!r}")
         return {table: _time(f"pools[{table!r}]", time) for table, time in pools.items()}
-    names = _names("pools", pools) or []
+    names = _names("pools", "table", pools) or []
     if len(set(names)) < len(names):
         raise InvalidArgument(f"pools: expected each table once, found {names}")
     return dict.fromkeys(names)

@@ -35,15 +35,40 @@ impl<'py> Argument<'_, 'py> {
         })
     }
 
+    /// Returns the argument as a `T`; `expected` says in an error which values the argument may have.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the name and the value of the argument when it has another type.
+    pub(super) fn get_as<T: FromPyObjectOwned<'py>>(self, expected: &str) -> PyResult<T> {
+        let Self(name, object) = self;
+        object.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
+            let error: PyErr = error.into();
+            if !error.is_instance_of::<PyTypeError>(object.py()) {
+                return error;
+            }
+            match shown(object) {
+                Ok(found) => {
+                    Error::invalid(format!("{name}: expected {expected}, found {found}")).into()
+                }
+                Err(error) => error,
+            }
+        })
+    }
+
+    /// Returns the argument as a truth value.
+    pub(super) fn flag(self) -> PyResult<bool> {
+        self.get_as("True or False")
+    }
+
     /// Returns the argument as a whole number that fits into `T`.
     pub(super) fn number<T: TryFrom<i128>>(self) -> PyResult<T> {
-        let Whole(number) = self.get()?;
+        let Whole(number) = self.get_as("a whole number")?;
         Ok(in_range(self.0, number)?)
     }
 
     /// Returns the argument as a whole number that fits into `T`; none for None.
     pub(super) fn optional_number<T: TryFrom<i128>>(self) -> PyResult<Option<T>> {
-        let number: Option<Whole> = self.get()?;
+        let number: Option<Whole> = self.get_as("a whole number or None")?;
         Ok(number.map(|Whole(number)| in_range(self.0, number)).transpose()?)
     }
 
@@ -69,6 +94,14 @@ impl<'py> Argument<'_, 'py> {
     /// Returns the value that `choices` has for the argument, which is a str.
     pub(super) fn one_of<T: Copy>(self, choices: &[(&str, T)]) -> PyResult<T> {
         Ok(one_of(self.0, &self.get::<String>()?, choices)?)
+    }
+}
+
+/// Returns an object as a message shows what was found: a str in double quotes.
+fn shown(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    match object.extract::<String>() {
+        Ok(text) => Ok(format!("{text:?}")),
+        Err(_) => Ok(object.repr()?.to_string()),
     }
 }
 

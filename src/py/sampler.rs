@@ -87,14 +87,14 @@ fn masks_of(
     texts: Argument<'_, '_>,
     sequence_length: u32,
 ) -> PyResult<Option<Masks>> {
-    let parts: f64 = share.get()?;
-    if parts == 0.0 {
+    let cells: f64 = share.get_as("a number from 0 to 1")?;
+    if cells == 0.0 {
         most.unused_by("a mask_share of 0")?;
         texts.unused_by("a mask_share of 0")?;
         return Ok(None);
     }
-    let masks = Masks::new(parts, most.optional_number()?, sequence_length)?;
-    let texts: Option<bool> = texts.get()?;
+    let masks = Masks::new(cells, most.optional_number()?, sequence_length)?;
+    let texts: Option<bool> = texts.get_as("True, False or None")?;
     Ok(Some(Masks { texts: texts.unwrap_or(true), ..masks }))
 }
 
@@ -200,7 +200,7 @@ impl SamplerCore {
             tasks: Argument("tasks", tasks).get()?,
             pools: pools_of(Argument("pools", pools))?,
             task_weights: Argument("task_weights", task_weights).get()?,
-            require_label: Argument("require_label", require_label).get()?,
+            require_label: Argument("require_label", require_label).flag()?,
             walk: walk_of(
                 Argument("walk", walk),
                 Argument("bfs_child_width", bfs_child_width),
@@ -213,7 +213,7 @@ impl SamplerCore {
                 .one_of(&Aggregates::ALL.map(|choice| (choice.name(), choice)))?,
             visible_until: Argument("visible_until", visible_until).get()?,
             staleness: staleness(Argument("staleness_days", staleness_days).number()?)?,
-            keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
+            keep_future_cells: Argument("keep_future_cells", keep_future_cells).flag()?,
             row_order: Argument("row_order", row_order)
                 .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,
             masks: masks_of(
@@ -226,8 +226,8 @@ impl SamplerCore {
                 batch_size: Argument("default_batch_size", default_batch_size).number()?,
                 sequence_length,
                 max_rows: Argument("max_rows", max_rows).number()?,
-                compact: Argument("compact", compact).get()?,
-                permutations: Argument("permutations", permutations).get()?,
+                compact: Argument("compact", compact).flag()?,
+                permutations: Argument("permutations", permutations).flag()?,
                 texts: texts_of(Argument("texts", texts), Argument("text_buckets", text_buckets))?,
             },
         };

@@ -143,6 +143,14 @@ impl Store {
     ) -> PyResult<Bound<'py, PyDict>> {
         let table = self.0.table(table)?;
         let row = match (key, index) {
+            (Some(_), None) if table.metadata().key.is_empty() => {
+                return Err(Error::invalid(format!(
+                    "row: expected index=..., because table {:?} has no key, found a key; give the number \
+                     of the row, counted from 0, such as index=0",
+                    table.metadata().name
+                ))
+                .into());
+            }
             (Some(key), None) => find(table, key)?,
             (None, Some(index)) => check_index(&index, table.row_count(), "row")?,
             _ => {

@@ -198,13 +198,18 @@ impl Database {
     }
 }
 
-/// Returns the columns of the store whose cells are labels of a task, or tell them: as table and place.
+/// Returns the columns of the store whose cells are labels of a task, or tell them: as table and place. All
+/// columns of a table of labels are among them.
 fn labels(metadata: &Metadata) -> BTreeSet<(u32, u32)> {
     let mut found = BTreeSet::new();
     for task in &metadata.tasks {
         if let TargetMetadata::Cell { column, hide } = &task.target {
             found.extend(hide.iter().chain([column]).map(|&column| (task.anchor, column)));
         }
+    }
+    for (_, table) in metadata.listed_labels() {
+        let columns = 0..metadata.tables[table as usize].columns.len() as u32;
+        found.extend(columns.map(|column| (table, column)));
     }
     found
 }

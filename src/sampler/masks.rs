@@ -14,11 +14,15 @@ const LANES: usize = 4;
 /// A share is a whole number of these.
 const PARTS: f64 = 65_536.0;
 
+/// The version of the rule which cells are masked; it is part of every plan with masks.
+const VERSION: u64 = 2;
+
 /// Which cells of a sequence are masked beside its target.
 ///
 /// Every cell has the same chance, but for those that tell nothing (padding, NULL), that no model
-/// predicts (identifiers), that other tensors tell (the column of the row's own time), or that are labels:
-/// whoever learnt from the cells of a task's target has learnt from those of its test rows.
+/// predicts (identifiers), that other tensors tell (the column of the row's own time), or that are labels,
+/// also where these are rows of a table: a model that learnt from the cells of a task's target has learnt from
+/// those of its test rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masks {
     /// Of 65,536 cells so many are masked.
@@ -35,12 +39,13 @@ impl Masks {
     /// `most` is by default what a sequence of `sequence_length` cells exceeds once in some 30,000 times.
     ///
     /// # Errors
-    /// `InvalidArgument` for a share that is not above 0 and below 1.
+    /// `InvalidArgument` for a share that is not above 0 and below 1, or that rounds to one of them.
     pub fn new(share: f64, most: Option<u16>, sequence_length: u32) -> Result<Self> {
         let parts = (share * PARTS).round();
         if !(1.0..PARTS).contains(&parts) {
             return Err(Error::invalid(format!(
-                "mask_share: expected a share of the cells above 0 and below 1, found {share}; 0 masks none"
+                "mask_share: expected a share of the cells of at least 1/131072 (0.0000077) and below \
+                 131071/131072, found {share}; shares are rounded to 65536ths, and 0 masks no cell"
             )));
         }
         let cells = f64::from(sequence_length);
@@ -78,6 +83,7 @@ impl Masks {
 
     /// Adds the settings to a plan.
     pub(super) fn add_to(self, plan: &mut Plan) -> Result<()> {
+        plan.add("mask_version", VERSION)?;
         plan.add("mask_share", self.share_text().as_str())?;
         plan.add("mask_most", u64::from(self.most))?;
         plan.add("mask_texts", self.texts)

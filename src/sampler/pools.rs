@@ -36,6 +36,22 @@ impl RowSeeds {
         let seed = Seed { row, obs_time, target: Cell::Null, split: None };
         Ok(is_visible(time, obs_time.min(self.visible_until)).then_some(seed))
     }
+
+    /// The error of a table of which no row is a seed.
+    pub(super) fn no_seed(&self, table: &Table) -> Error {
+        let remedy = match (self.obs_time.is_some(), self.visible_until < i64::MAX) {
+            (true, true) => "give the table a later time in pools, and set a later `visible_until`",
+            (true, false) => "give the table a later time in pools",
+            (false, true) => "set a later `visible_until`",
+            (false, false) => "give the table a time in pools, at which all rows are observed",
+        };
+        Error::invalid(format!(
+            "pools: expected rows of {:?} that exist at their observation time, found none among {}; \
+             {remedy}, or name another table",
+            table.metadata().name,
+            table.row_count()
+        ))
+    }
 }
 
 /// Returns the tables that `pools` name, as database and rows, in the order of the databases and their
@@ -48,24 +64,25 @@ pub(super) fn row_seeds(
     let mut all: Vec<(usize, u32)> = (databases.iter().enumerate())
         .flat_map(|(database, d)| (0..d.tables.len() as u32).map(move |table| (database, table)))
         .collect();
-    // The rows of a summary stand for those of other tables.
+    // The rows of a summary stand for those of other tables, and no model learns from a label.
     all.retain(|&(database, table)| {
-        databases[database].summaries.iter().all(|summary| summary.relation.table != table)
+        let Database { summaries, store, .. } = &databases[database];
+        summaries.iter().all(|summary| summary.relation.table != table)
+            && store.metadata().listed_labels().all(|(_, labels)| labels != table)
     });
-    let name = |&(database, table): &(usize, u32)| {
-        let Database { name, store, .. } = &databases[database];
-        format!("{name}/{}", store.tables()[table as usize].metadata().name)
-    };
+    let name = |&(database, table): &(usize, u32)| full_name(&databases[database], table);
     let names: Vec<String> = all.iter().map(name).collect();
     let mut found = Vec::new();
     for (number, Pool { table: wanted, obs_time }) in pools.iter().enumerate() {
+        refuse_labels(databases, wanted)?;
         let place = find("table", wanted, &names).context(|| "pools")?;
         let (database, table) = all[place];
         let metadata = databases[database].store.tables()[table as usize].metadata();
         if obs_time.is_none() && metadata.time.is_none() {
             return Err(Error::invalid(format!(
                 "pools: expected a time at which the rows of {wanted:?} are observed, because the table has \
-                 none of its own, found none; give one with the table"
+                 none of its own, found none; give one with the table, such as {{{wanted:?}: \
+                 \"2024-06-01\"}}, or set `time` of the table in the schema"
             )));
         }
         let rows = RowSeeds {
@@ -83,4 +100,26 @@ pub(super) fn row_seeds(
         )));
     }
     Ok(found.into_iter().map(|(_, found)| found).collect())
+}
+
+/// Returns the name of a table with that of its database.
+fn full_name(database: &Database, table: u32) -> String {
+    format!("{}/{}", database.name, database.store.tables()[table as usize].metadata().name)
+}
+
+/// Rejects a pool whose rows are the labels of a task.
+fn refuse_labels(databases: &[Database], wanted: &str) -> Result<()> {
+    for database in databases {
+        let metadata = database.store.metadata();
+        for (task, table) in metadata.listed_labels() {
+            if find("table", wanted, &[full_name(database, table)]).is_ok() {
+                return Err(Error::invalid(format!(
+                    "pools: expected a table without labels, found {wanted:?}, whose rows are the labels of \
+                     task {:?}, those of test seeds, too; name another table, such as {:?}",
+                    task.name, metadata.tables[task.anchor as usize].name
+                )));
+            }
+        }
+    }
+    Ok(())
 }

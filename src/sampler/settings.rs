@@ -243,6 +243,13 @@ impl Settings {
             )));
         }
         self.masks.map_or(Ok(()), Masks::check)?;
+        let is_of_pools = !self.pools.is_empty() && self.tasks.as_ref().is_none_or(Vec::is_empty);
+        if self.require_label && is_of_pools {
+            return Err(Error::invalid(
+                "require_label: expected a task whose seeds have labels, found pools alone, whose rows have \
+                 none; name a task in tasks, or leave require_label out",
+            ));
+        }
         if !self.shape.permutations && self.row_order != RowOrder::Walk {
             return Err(Error::invalid(
                 "row_order: expected \"walk\", because a batch without permutations has no order of \

@@ -112,12 +112,7 @@ impl Task {
         let name = format!("{name}/{own_name}");
         let subsets = divide(anchor.row_count(), split_of).context(|| format!("{name:?}"))?;
         if subsets.iter().all(|subset| subset.count() == 0) {
-            return Err(Error::invalid(format!(
-                "pools: expected rows of {:?} that exist at their observation time, found none among {}; \
-                 name another table, or another time",
-                anchor.metadata().name,
-                anchor.row_count()
-            )));
+            return Err(rows.no_seed(anchor));
         }
         Ok(Self {
             database,

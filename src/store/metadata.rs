@@ -424,6 +424,11 @@ pub struct LinkMetadata {
     pub negatives: u32,
 }
 
+/// Returns the name of the table whose rows are the labels of a task with a horizon.
+pub(crate) fn label_table_name(task: &str) -> String {
+    format!("{task} labels")
+}
+
 impl TaskMetadata {
     /// Returns the relations of a task whose seeds are pairs; none for other tasks.
     #[must_use]
@@ -482,6 +487,18 @@ impl Metadata {
     #[must_use]
     pub fn has_parents(&self, summary: &SummaryMetadata) -> bool {
         (summary.relation as usize) < self.relations.len()
+    }
+
+    /// Returns the tasks whose labels are the rows of a table of the store, each with the number of that table.
+    pub fn listed_labels(&self) -> impl Iterator<Item = (&TaskMetadata, u32)> {
+        let has_horizon = |task: &&TaskMetadata| {
+            matches!(task.target, TargetMetadata::Derived { horizon_us: Some(_), .. })
+        };
+        self.tasks.iter().filter(has_horizon).filter_map(|task| {
+            let name = label_table_name(&task.name);
+            let (number, _) = (0..).zip(&self.tables).find(|(_, table)| table.name == name)?;
+            Some((task, number))
+        })
     }
 
     /// Returns the targets of the derived tasks.

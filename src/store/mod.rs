@@ -42,7 +42,7 @@ pub use task::{Seed, Task};
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
-pub(crate) use {time::known_from, totals::section_names};
+pub(crate) use {metadata::label_table_name, time::known_from, totals::section_names};
 
 pub(crate) const GRAPH_FILE: &str = "graph.bin";
 pub(crate) const COLUMN_FILE: &str = "column_embeddings.bin";

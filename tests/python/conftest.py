@@ -1,9 +1,12 @@
 """The shop of `shop.py`, as files and as a store."""
 
+import tomllib
+
+import pyarrow
 import pytest
 
 import headwater
-from shop import SCHEMA, shop, write_csv
+from shop import LISTED, SCHEMA, asked, shop, write_csv
 
 
 @pytest.fixture(scope="session")
@@ -22,4 +25,13 @@ def schema_file(tmp_path_factory):
 def store_path(tmp_path_factory, shop_folder, schema_file):
     path = tmp_path_factory.mktemp("store") / "db"
     headwater.prepare(shop_folder, schema_file, path, dimension=32)
+    return path
+
+
+@pytest.fixture(scope="session")
+def listed_store(tmp_path_factory):
+    """The shop with a task whose labels are rows of a table, which has no key."""
+    path = tmp_path_factory.mktemp("listed") / "db"
+    tables = {name: pyarrow.table(of) for name, of in (shop() | {"asked": asked()}).items()}
+    headwater.prepare(tables, tomllib.loads(SCHEMA + LISTED), path, dimension=32)
     return path

@@ -52,6 +52,31 @@ target = "spent"
 type = "numerical"
 """
 
+# A task whose labels are rows of a table, with their means and summaries.
+LISTED = """
+[[aggregate]]
+table = "returns labels"
+reference = "customer_id"
+columns = "returned"
+windows = ["ever"]
+
+[[summary]]
+table = "returns labels"
+columns = "returned"
+period = "day"
+
+[[task]]
+name = "returns"
+[task.derived]
+anchor = "customers"
+source = "asked"
+key = "customer_id"
+time = "at"
+target = "returned"
+type = "boolean"
+horizon = "10 minutes"
+"""
+
 CITIES = ["Oslo", "Lima", "Kyoto"]
 
 
@@ -76,6 +101,17 @@ def orders(count: int = 20_000, customer_count: int = 40) -> dict[str, list]:
         "customer_id": [100 + row * 7 % customer_count for row in rows],
         "price": [row % 1000 / 8 if row % 13 else None for row in rows],
         "placed_at": [start + datetime.timedelta(minutes=row) for row in rows],
+    }
+
+
+def asked(count: int = 300) -> dict[str, list]:
+    """Returns the columns of the seeds of `LISTED`."""
+    rows = range(count)
+    start = datetime.datetime(2023, 1, 1)
+    return {
+        "customer_id": [100 + row * 7 % 40 for row in rows],
+        "at": [start + datetime.timedelta(hours=row) for row in rows],
+        "returned": [row % 3 == 0 for row in rows],
     }
 
 

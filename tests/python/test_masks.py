@@ -24,6 +24,9 @@ def labels(metadata):
         if "cell" in task["target"]:
             cell, columns = task["target"]["cell"], tables[task["anchor"]]["columns"]
             found |= {columns[at]["index"] for at in [cell["column"], *cell.get("hide", [])]}
+        elif "horizon_us" in task["target"]["derived"]:
+            rows = next(table for table in tables if table["name"] == f"{task['name']} labels")
+            found |= {column["index"] for column in rows["columns"]}
     made = set()
     for aggregate in metadata["aggregates"]:
         if "mean" in aggregate["value"]:
@@ -72,14 +75,15 @@ def test_masks_of_attention_are_the_bits_of_the_loops(store_path, compact):
                     assert not found[..., 25:].any()
 
 
+@pytest.mark.parametrize("store", ["store_path", "listed_store"])
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.parametrize(("share", "most"), [(0.15, 40), (0.6, 5)])
-def test_masks_are_those_of_the_twin(store_path, texts, share, most):
+def test_masks_are_those_of_the_twin(request, store, texts, share, most):
     settings = {"seed": 7, "mask_share": share, "mask_most": most, "mask_texts": texts}
-    seen = 0
+    seen, of_labels = 0, 0
     with headwater.Sampler(
-        store_path, tasks=["price"], pools=["orders"], default_batch_size=8, max_rows=16,
-        default_sequence_length=64, **settings,
+        request.getfixturevalue(store), tasks=["price"], pools=["orders"], default_batch_size=8,
+        max_rows=16, default_sequence_length=64, **settings,
     ) as sampler:  # fmt: skip
         metadata = sampler.database_metadata()
         tables = metadata["tables"]
@@ -87,6 +91,12 @@ def test_masks_are_those_of_the_twin(store_path, texts, share, most):
         times = {t["columns"][t["time"]["column"]["column"]]["index"] for t in in_columns}
         assert times
         assert labels(metadata)
+        rows_of_labels = [
+            column["index"]
+            for table in tables
+            if table["name"] == "returns labels"
+            for column in table["columns"]
+        ]
         for task in sampler.tasks:
             for _, batch in zip(range(12), sampler.evaluate("val", [task]), strict=False):
                 for row in np.flatnonzero(batch["seq_weight"]):
@@ -95,4 +105,6 @@ def test_masks_are_those_of_the_twin(store_path, texts, share, most):
                     assert batch["masked_pos"][row].tolist() == listed
                     assert np.flatnonzero(batch["is_masked"][row]).tolist() == places
                     seen += len(places)
+                    of_labels += int(np.isin(batch["column_ids"][row], rows_of_labels).sum())
     assert seen > 50
+    assert (of_labels > 50) == (store == "listed_store")

@@ -63,6 +63,16 @@ def test_a_pool_encodes_chosen_rows_and_is_drawn(store_path):
         assert "a row of a pool" in page.html
 
 
+def test_p7_a_pool_of_labels_is_refused_by_its_task(listed_store):
+    message = (
+        'pools: expected a table without labels, found "returns labels", whose rows are the labels '
+        'of task "returns", those of test seeds, too; name another table, such as "customers"'
+    )
+    for pools in (["returns labels"], {"returns labels": "2100-01-01"}):
+        with pytest.raises(headwater.InvalidArgument, match=message):
+            sampler(listed_store, pools=pools)
+
+
 def test_labels_can_be_required(store_path):
     with sampler(store_path) as every, sampler(store_path, require_label=True) as labelled:
         assert every.tasks == labelled.tasks
@@ -81,21 +91,43 @@ def test_other_tasks_stay_out_where_pools_are_named(store_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pools": "orders"}, "expected a list of names, found 'orders'; say"),
+        (
+            {"pools": "orders"},
+            r'pools: expected a list of table names, found "orders"; say \["orders"\]',
+        ),
+        ({"pools": ""}, 'pools: expected a list of table names, found ""$'),
+        ({"pools": {3: None}}, r"pools: expected table names as keys, found \[3\]"),
         ({"pools": ["orders", "orders"]}, "expected each table once"),
         ({"pools": ["order"]}, 'no table is called "order"; name one of shop/customers'),
-        ({"pools": ["customers"]}, 'a time at which the rows of "customers" are observed'),
+        (
+            {"pools": ["customers"]},
+            'a time at which the rows of "customers" are observed, because the table has none of '
+            'its own, found none; give one with the table, such as {"customers": "2024-06-01"}, or '
+            "set `time` of the table in the schema",
+        ),
         ({"pools": {"orders": "soon"}}, "pools\\['orders'\\]: expected an observation time"),
-        ({"pools": {"orders": "1900-01-01"}}, 'expected rows of "orders" that exist'),
+        (
+            {"pools": {"orders": "1900-01-01"}},
+            'expected rows of "orders" that exist at their observation time, found none among '
+            "20000; give the table a later time in pools, or name another table",
+        ),
+        (
+            {"pools": ["orders"], "visible_until": "1900-01-01"},
+            "found none among 20000; set a later `visible_until`, or name another table",
+        ),
         ({"pools": ["orders"], "task_weights": [1, 2]}, "expected 1 task weights"),
         ({"pools": ["orders"], "staleness_days": 1}, "observed at a time of their own"),
-        ({"pools": [("orders", 1)]}, "pools: expected a list of names, found"),
-        ({"pools": 3}, "pools: expected a list of names, found 3"),
-        ({"tasks": {"price"}}, "tasks: expected a list of names, found {'price'}"),
-        ({"tasks": "price"}, "tasks: expected a list of names, found 'price'; say"),
+        ({"pools": [("orders", 1)]}, "pools: expected a list of table names, found"),
+        ({"pools": 3}, "pools: expected a list of table names, found 3"),
+        ({"tasks": {"price"}}, "tasks: expected a list of task names, found {'price'}"),
+        ({"tasks": "price"}, 'tasks: expected a list of task names, found "price"; say'),
         ({"tasks": ["pool:orders"]}, "to serve a pool, name its table in pools"),
         ({"tasks": []}, "there is no task to serve"),
-        ({"require_label": "yes"}, "require_label"),
+        ({"require_label": "yes"}, 'require_label: expected True or False, found "yes"'),
+        (
+            {"pools": ["orders"], "require_label": True},
+            "require_label: expected a task whose seeds have labels, found pools alone",
+        ),
     ],
 )
 def test_pools_that_cannot_be_are_refused(store_path, arguments, message):

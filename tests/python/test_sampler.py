@@ -617,7 +617,17 @@ def test_masked_cells_are_marked_and_listed(store_path):
         ({"mask_share": 1.0}, "mask_share: expected a share"),
         ({"mask_share": -0.1}, "mask_share: expected a share"),
         ({"mask_share": float("nan")}, "mask_share: expected a share"),
-        ({"mask_share": "a"}, "mask_share"),
+        ({"mask_share": 7e-6}, r"of at least 1/131072 \(0.0000077\).* found 0.000007;"),
+        ({"mask_share": "0.15"}, 'mask_share: expected a number from 0 to 1, found "0.15"$'),
+        ({"mask_share": None}, "mask_share: expected a number from 0 to 1, found None$"),
+        (
+            {"mask_share": 0.1, "mask_most": 2.5},
+            "mask_most: expected a whole number or None, found 2.5$",
+        ),
+        (
+            {"mask_share": 0.1, "mask_texts": "no"},
+            'mask_texts: expected True, False or None, found "no"$',
+        ),
         ({"mask_most": 3}, "mask_most: expected none, because a mask_share of 0"),
         ({"mask_texts": True}, "mask_texts: expected none, because a mask_share of 0"),
         ({"mask_share": 0.1, "mask_most": 0}, "mask_most: expected more than 0"),

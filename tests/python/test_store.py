@@ -101,6 +101,18 @@ def test_missing_rows_and_texts_are_invalid_arguments(store, call, message):
         call(store)
 
 
+def test_a_row_of_a_table_without_a_key_is_named_by_its_index(listed_store):
+    store = headwater.Store(listed_store)
+    message = (
+        'row: expected index=..., because table "returns labels" has no key, found a key; give the '
+        "number of the row, counted from 0, such as index=0"
+    )
+    for key in (3, "100|2023-01-01"):
+        with pytest.raises(headwater.InvalidArgument, match=message):
+            store.row("returns labels", key)
+    assert store.row("returns labels", index=0)["cells"]["returned"] is True
+
+
 SHARE = """
 import sys, headwater
 store = headwater.Store(sys.argv[1])

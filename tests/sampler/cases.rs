@@ -83,6 +83,7 @@ impl Case {
         settings.pools.retain(|pool| name.replace("/pool:", "/") == pool.table);
         settings.tasks =
             Some(if settings.pools.is_empty() { vec![name.to_owned()] } else { vec![] });
+        settings.require_label &= settings.pools.is_empty();
         settings
     }
 

@@ -14,6 +14,7 @@ mod f1db;
 mod f1db_files;
 mod history;
 mod known;
+mod labels;
 mod leak;
 mod masks;
 mod passes;
@@ -34,6 +35,7 @@ mod uniform;
 use std::sync::Arc;
 
 use headwater::plan::{Assignment, Cursor, Split, SplitRatios, SplitRule};
+use headwater::prepare::schema::Delay;
 use headwater::random::{Purpose, Stream};
 use headwater::sampler::{
     Aggregates, Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
@@ -42,8 +44,23 @@ use headwater::store::Store;
 
 /// A random database whose rows are the same for the same seed.
 fn random_store(seed: u64) -> (tempfile::TempDir, Arc<Store>) {
-    let (folder, store) = stores::store_of(&random::database(seed, 4, 60), &[usize::MAX]);
+    let mut database = random::database(seed, 4, 60);
+    list_some_labels(&mut database);
+    let (folder, store) = stores::store_of(&database, &[usize::MAX]);
     (folder, Arc::new(store))
+}
+
+/// Gives tasks a horizon where each seed has an observation time: their labels are rows of a table.
+fn list_some_labels(database: &mut database::Database) {
+    for (task, days) in database.schema.tasks.iter_mut().zip([100, 1, 2_000].into_iter().cycle()) {
+        let Some(derived) = &mut task.derived else { continue };
+        let data = &database.data[derived.source.as_ref().unwrap()];
+        let (_, times) = data.iter().find(|(name, _)| name == "at").unwrap();
+        if times.iter().all(|time| *time != database::Value::Null) {
+            derived.horizon = Some(Delay(days * 86_400_000_000));
+            task.sees_everything = false;
+        }
+    }
 }
 
 /// The first random databases that have a task with seeds in every split.

@@ -1,7 +1,7 @@
 //! Cells that are masked beside the target; the twin has the rule, the random cases ranks and resumes.
 
 use headwater::ErrorKind;
-use headwater::plan::Split;
+use headwater::plan::{Cursor, CursorKind, Plan, Split};
 use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Batch, Masks, Settings, Shape};
 
@@ -93,7 +93,7 @@ fn p6_a_cursor_without_masks_is_rejected_by_their_share() {
 
 #[test]
 fn masks_of_no_cell_or_of_all_are_rejected() {
-    for share in [0.0, -0.1, 1.0, 1.5, f64::NAN, f64::INFINITY, 1e-6] {
+    for share in [0.0, -0.1, 1.0, 1.5, f64::NAN, f64::INFINITY] {
         let error = Masks::new(share, None, 64).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains("mask_share: expected a share of"), "{error}");
@@ -106,6 +106,22 @@ fn masks_of_no_cell_or_of_all_are_rejected() {
         let settings = Settings { masks: Some(masks), ..masked(0.5) };
         let error = sampler(store, &settings, (0, 1), PLAIN).err().unwrap();
         assert!(error.to_string().contains(&format!("{name}: expected more than 0")), "{error}");
+    }
+}
+
+#[test]
+fn a_share_that_rounds_to_no_cell_or_to_all_is_rejected_with_the_bounds() {
+    let (least, most) = (1.0 / 131_072.0, 131_071.0 / 131_072.0);
+    assert_eq!(Masks::new(least, None, 64).unwrap().share, 1);
+    assert_eq!(Masks::new(most - 1e-9, None, 64).unwrap().share, u16::MAX);
+    for share in [least - 1e-9, 1e-6, most] {
+        assert_eq!(
+            Masks::new(share, None, 64).unwrap_err().to_string(),
+            format!(
+                "mask_share: expected a share of the cells of at least 1/131072 (0.0000077) and below \
+                 131071/131072, found {share}; shares are rounded to 65536ths, and 0 masks no cell"
+            )
+        );
     }
 }
 
@@ -141,6 +157,22 @@ fn a_cell_at_the_share_is_not_masked_and_one_below_is() {
         }
     }
     assert!(tried > 2);
+}
+
+/// The first version of the rule masked labels that are rows of a table.
+#[test]
+fn p6_a_cursor_of_the_first_rule_of_masks_is_rejected_by_its_version() {
+    let (_folder, store) = &random_stores(1)[0];
+    let masking = sampler(store, &masked(0.5), (0, 1), PLAIN).unwrap();
+    let mut plan = Plan::new();
+    for (name, value) in masking.plan().iter().filter(|(name, _)| *name != "mask_version") {
+        plan.add(name.to_owned(), value.clone()).unwrap();
+    }
+    let position = masking.cursor().position().clone();
+    let error = masking.resume(&Cursor::new(CursorKind::Sampler, plan, position)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+    let expected = "1 setting differs: \"mask_version\" was not there and is now 2";
+    assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[test]

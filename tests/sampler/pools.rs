@@ -46,6 +46,9 @@ fn a_pool_alone_serves_each_row_once_over_the_splits_and_no_task() {
         let count = store.tables().len() - store.metadata().summaries.len();
         for table in store.tables()[..count].iter().filter(|table| table.row_count() > 0) {
             let name = &table.metadata().name;
+            if name.ends_with(" labels") {
+                continue;
+            }
             let sampler = sampler(store, &pool(name, Some(i64::MAX)), (0, 1), PLAIN).unwrap();
             let served: Vec<_> = sampler.tasks().collect();
             assert_eq!(served, [format!("{}/pool:{name}", store.metadata().database)]);
@@ -111,7 +114,8 @@ fn a_context_of_a_pool_has_no_target_and_hides_nothing() {
 fn pools_that_cannot_be_are_rejected_by_name() {
     let found = message(&pool("remarks", None));
     assert!(
-        found.contains("expected a time at which the rows of \"remarks\" are observed"),
+        found.contains("expected a time at which the rows of \"remarks\" are observed")
+            && found.ends_with("or set `time` of the table in the schema"),
         "{found}"
     );
     let found = message(&pool("order", None));
@@ -119,7 +123,10 @@ fn pools_that_cannot_be_are_rejected_by_name() {
     let never = Settings { visible_until: Some(-1), ..pool("orders", None) };
     let found = message(&never);
     assert!(
-        found.contains("expected rows of \"orders\" that exist at their observation"),
+        found.ends_with(
+            "expected rows of \"orders\" that exist at their observation time, found none among 4; set a \
+             later `visible_until`, or name another table"
+        ),
         "{found}"
     );
     let mut twice = pool("orders", None);
@@ -129,8 +136,62 @@ fn pools_that_cannot_be_are_rejected_by_name() {
     assert!(message(&weighted).contains("expected 1 task weights"));
     let stale = Settings { staleness: 5, ..pool("orders", None) };
     assert!(message(&stale).contains("whose rows are observed at a time of their own"));
+    for tasks in [None, Some(vec![])] {
+        let labelled = Settings { tasks, require_label: true, ..pool("orders", None) };
+        assert_eq!(
+            message(&labelled),
+            "require_label: expected a task whose seeds have labels, found pools alone, whose rows have none; \
+             name a task in tasks, or leave require_label out"
+        );
+    }
     let none = Settings { tasks: Some(vec![]), ..Settings::default() };
     assert!(message(&none).contains("there is no task to serve"));
+}
+
+#[test]
+fn a_pool_without_seeds_is_rejected_by_what_would_give_it_some() {
+    let table = |name: &str| {
+        format!(
+            "[[table]]\nname = \"{name}\"\nkey = \"id\"\ntime = {{ column = \"at\" }}\n\
+             columns = {{ id = \"identifier\", at = \"timestamp\" }}\n"
+        )
+    };
+    let names = ["dated", "undated"];
+    let schema = format!("database = \"d\"\n{}", names.map(table).concat());
+    let rows = |times: Vec<Value>| {
+        let ids = (0..times.len() as i64).map(Value::Integer).collect();
+        vec![("id", ids), ("at", times)]
+    };
+    let times = [vec![Value::Time(1_000)], vec![Value::Null; 2]];
+    let database = Database::new(&schema, names.into_iter().zip(times.map(rows)));
+    let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
+    let store = Arc::new(store);
+    for (table, obs_time, visible_until, expected) in [
+        (
+            "dated",
+            Some(5),
+            None,
+            "found none among 1; give the table a later time in pools, or name",
+        ),
+        ("dated", None, Some(5), "found none among 1; set a later `visible_until`, or name"),
+        (
+            "dated",
+            Some(5),
+            Some(5),
+            "give the table a later time in pools, and set a later `visible_until`, or name",
+        ),
+        (
+            "undated",
+            None,
+            None,
+            "found none among 2; give the table a time in pools, at which all rows are observed, or name",
+        ),
+    ] {
+        let settings = Settings { visible_until, ..pool(table, obs_time) };
+        let error = sampler(&store, &settings, (0, 1), PLAIN).err().unwrap().to_string();
+        let expected = format!("{expected} another table");
+        assert!(error.starts_with("pools: ") && error.ends_with(&expected), "{error}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Aggregates, Batch, Children, Masks, Pool, Settings, Walk};
 use headwater::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Scale,
-    Seed, Store, TargetMetadata, TimeMetadata, is_visible,
+    Seed, Store, TableMetadata, TargetMetadata, TimeMetadata, is_visible,
 };
 
 use crate::summaries::{Asked, Place, summary_of};
@@ -660,9 +660,17 @@ fn labels(store: &Store) -> Vec<u32> {
     let metadata = store.metadata();
     let mut labels = Vec::new();
     for task in &metadata.tasks {
-        if let TargetMetadata::Cell { column, hide } = &task.target {
-            let columns = &metadata.tables[task.anchor as usize].columns;
-            labels.extend(hide.iter().chain([column]).map(|&place| columns[place as usize].index));
+        match &task.target {
+            TargetMetadata::Cell { column, hide } => {
+                let columns = &metadata.tables[task.anchor as usize].columns;
+                let places = hide.iter().chain([column]);
+                labels.extend(places.map(|&place| columns[place as usize].index));
+            }
+            TargetMetadata::Derived { horizon_us: Some(_), .. } => {
+                let own = store.table(&format!("{} labels", task.name)).unwrap().metadata();
+                labels.extend(own.columns.iter().map(|column| column.index));
+            }
+            TargetMetadata::Derived { horizon_us: None, .. } => {}
         }
     }
     let cells = labels.clone();
@@ -775,12 +783,14 @@ fn with_some_pools(settings: Settings, store: &Store) -> Settings {
     let is_summary = |number: usize| {
         store.metadata().summaries.iter().any(|summary| summary.table as usize == number)
     };
+    let has_labels = |table: &TableMetadata| table.name.ends_with(" labels");
     for (number, table) in store.metadata().tables.iter().enumerate() {
         // Most times of the random stores lie around here.
         let obs_time =
             [None, Some(1_000_000_000_000_000), Some(i64::MAX)][random.below(3) as usize];
         if random.below(2) == 1
             && !is_summary(number)
+            && !has_labels(table)
             && (table.time.is_some() || obs_time.is_some())
         {
             pools.push(Pool { table: table.name.clone(), obs_time });
@@ -793,7 +803,7 @@ fn with_some_pools(settings: Settings, store: &Store) -> Settings {
 #[test]
 fn every_sequence_equals_that_of_the_plain_twin() {
     let (mut cut, mut links, mut contexts, mut aggregates, mut masked) = (0, 0, 0, 0, 0);
-    let mut of_pools = 0;
+    let (mut of_pools, mut listed) = (0, 0);
     for number in 0..60 {
         let (_folder, store) = random_store(number);
         let settings = with_some_masks(with_some_widths(small(number), &store));
@@ -829,6 +839,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
                     contexts += 1;
                     of_pools += usize::from(matches!(served, Served::Pool(..)));
                     masked += usize::from(settings.masks.is_some());
+                    listed += usize::from(settings.masks.is_some() && has_listed_labels(&store));
                     aggregates += aggregates_of(&store, anchor).count();
                     links += rows;
                     cut += usize::from(rows == settings.shape.max_rows as usize);
@@ -845,6 +856,13 @@ fn every_sequence_equals_that_of_the_plain_twin() {
         aggregates > 1000 && masked > 100 && of_pools > 100,
         "{aggregates} {masked} {of_pools}"
     );
+    assert!(listed > 50, "{listed}");
+}
+
+/// Whether a task of the store has its labels as rows of a table.
+fn has_listed_labels(store: &Store) -> bool {
+    let mut targets = store.tasks().iter().map(|task| &task.metadata().target);
+    targets.any(|target| matches!(target, TargetMetadata::Derived { horizon_us: Some(_), .. }))
 }
 
 fn check_sequence(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example relational_transformer -- ../demo/churn --out run
-//!     [--resume] [--stop-after STEP] [--workers N] [--seed N]
+//!     [--resume] [--stop-after STEP] [--workers N] [--seed N] [--help]
 //! ```
 
 mod model;
@@ -12,6 +12,7 @@ mod training;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,17 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 const USAGE: &str = "usage: relational_transformer STORE --out RUN [--resume] [--stop-after STEP] \
                      [--workers N] [--seed N]";
+
+const HELP: &str = "\
+Trains a relational transformer on the task churn of a store, and scores it on val and test.
+
+  STORE              the store: demo/churn of `make demo`
+  --out RUN          the folder of the saved steps; without --resume it has none yet
+  --resume           goes on from the newest saved step of RUN
+  --stop-after STEP  saves after this step and ends without scores (default: the last step, 400)
+  --workers N        the threads of a step; they change no bit (default: 1)
+  --seed N           of the model and of the order of the batches (default: 7)
+  --help             prints this help";
 
 const STEPS: u64 = 400;
 const SAVE_EVERY: u64 = 100;
@@ -60,7 +72,12 @@ fn settings(seed: u64) -> Settings {
 }
 
 fn main() -> ExitCode {
-    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| matches!(word.as_str(), "--help" | "-h")) {
+        println!("{USAGE}\n\n{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match Options::parse(words.into_iter()).and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -81,7 +98,7 @@ fn run(options: &Options) -> Result<()> {
     let tables = Tables::new(&store, &training)?;
     let model = Model::new(store.metadata().embedding.dimension as usize, &training);
     let model = train(options, model, &loader, &tables)?;
-    if options.stop_after < STEPS {
+    if options.last_step() < STEPS {
         return Ok(());
     }
     let (model, tables) = (model.valid(), Tables::new(&store, &device)?);
@@ -105,18 +122,28 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         (false, Some(step)) => {
             let out = out.display();
             return Err(format!(
-                "expected a folder without saved steps, found step {step} in {out}; say --resume to go on, or \
-                 choose another folder"
+                "--out: expected a folder without saved steps, found step {step} in {out}; say --resume to go \
+                 on, or choose another folder"
             )
             .into());
         }
     };
-    let steps = options.stop_after.saturating_sub(first);
+    let last = options.last_step();
+    // A new run that stops after step 0 has saved it.
+    if options.resume && options.stop_after.is_some_and(|step| step <= first) {
+        return Err(format!(
+            "--stop-after: expected a step after {first}, the newest saved step of {}, found {last}; set a later \
+             step, or leave --stop-after out",
+            out.display()
+        )
+        .into());
+    }
+    let steps = last.saturating_sub(first);
     let loader = loader.clone().steps_per_epoch((steps * MICRO_BATCHES as u64).max(1));
     let mut batches = loader.iter();
     let begin = Instant::now();
     let mut waited = Duration::ZERO;
-    for step in first + 1..=options.stop_after {
+    for step in first + 1..=last {
         let asked = Instant::now();
         let own = batches.by_ref().take(MICRO_BATCHES).collect::<Result<Vec<_>, _>>()?;
         waited += asked.elapsed();
@@ -125,7 +152,7 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         (model, loss) =
             training::step(model, &mut optimizer, &own, tables, (options.workers, rate));
         println!("step {step} loss {loss}");
-        if step % SAVE_EVERY == 0 || step == options.stop_after {
+        if step % SAVE_EVERY == 0 || step == last {
             saves::save(out, step, &model, &optimizer, &loader)?;
         }
     }
@@ -173,7 +200,7 @@ struct Options {
     store: PathBuf,
     out: PathBuf,
     resume: bool,
-    stop_after: u64,
+    stop_after: Option<u64>,
     workers: usize,
     seed: u64,
 }
@@ -181,24 +208,41 @@ struct Options {
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let (mut store, mut out, mut resume) = (None, None, false);
-        let (mut stop_after, mut workers, mut seed) = (STEPS, 1, SEED);
+        let (mut stop_after, mut workers, mut seed) = (None, 1, SEED);
         while let Some(word) = words.next() {
             let mut value =
                 || words.next().ok_or(format!("expected a value after {word}; {USAGE}"));
             match word.as_str() {
                 "--out" => out = Some(value()?.into()),
                 "--resume" => resume = true,
-                "--stop-after" => stop_after = value()?.parse()?,
-                "--workers" => workers = value()?.parse()?,
-                "--seed" => seed = value()?.parse()?,
+                "--stop-after" => stop_after = Some(number(&word, &value()?)?),
+                "--workers" => workers = number(&word, &value()?)?,
+                "--seed" => seed = number(&word, &value()?)?,
                 _ if store.is_none() && !word.starts_with('-') => store = Some(word.into()),
                 _ => return Err(format!("unknown argument {word:?}; {USAGE}").into()),
             }
         }
         if workers == 0 {
-            return Err("expected at least 1 worker, found 0; set --workers".into());
+            return Err("--workers: expected at least 1 thread, found 0".into());
+        }
+        if let Some(step) = stop_after.filter(|step| *step > STEPS) {
+            return Err(format!(
+                "--stop-after: expected at most {STEPS}, the last step, found {step}; set an earlier step, or \
+                 leave --stop-after out"
+            )
+            .into());
         }
         let (store, out) = store.zip(out).ok_or(format!("expected a store and --out; {USAGE}"))?;
         Ok(Self { store, out, resume, stop_after, workers, seed })
     }
+
+    fn last_step(&self) -> u64 {
+        self.stop_after.unwrap_or(STEPS)
+    }
+}
+
+/// Returns the value of an option as a number.
+fn number<T: FromStr>(option: &str, value: &str) -> Result<T> {
+    let wrong = |_| format!("{option}: expected a whole number, found {value:?}; {USAGE}");
+    Ok(value.parse().map_err(wrong)?)
 }

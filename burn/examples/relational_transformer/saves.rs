@@ -8,7 +8,7 @@ use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::ModuleRecord;
 use headwater::durable::{Disk, commit_folder};
 use headwater::plan::Cursor;
-use headwater::{Context, Error, ErrorKind, Result};
+use headwater::{Error, ErrorKind, Result};
 use headwater_burn::Loader;
 
 use crate::model::Model;
@@ -48,16 +48,19 @@ pub(crate) fn restore(
 ) -> Result<(u64, Model, ModuleOptimizer)> {
     let Some(step) = steps(run)?.pop() else {
         return Err(Error::invalid(format!(
-            "expected a saved step in {}, found none; leave out --resume",
+            "--resume: expected a saved step in {}, found none; leave out --resume to begin there, or name the \
+             folder of a run with --out",
             run.display()
         )));
     };
     let folder = folder(run, step);
-    let at = || folder.display().to_string();
-    let saved = ModuleRecord::load(folder.join("model.bpk")).map_err(record).context(at)?;
-    let model = model.try_load_record(saved).map_err(record).context(at)?;
-    let saved = OptimizerRecord::load(folder.join("optimizer.bpk")).map_err(record).context(at)?;
-    loader.resume(&Cursor::read(&folder.join("loader.cursor"))?)?;
+    let file = |name| folder.join(name);
+    let (of_model, of_optimizer) = (file("model.bpk"), file("optimizer.bpk"));
+    let saved = ModuleRecord::load(&of_model).map_err(|error| unread(&of_model, error))?;
+    let model = model.try_load_record(saved).map_err(|error| unread(&of_model, error))?;
+    let saved =
+        OptimizerRecord::load(&of_optimizer).map_err(|error| unread(&of_optimizer, error))?;
+    loader.resume(&Cursor::read(&file("loader.cursor"))?)?;
     Ok((step, model, optimizer.load_record(saved)))
 }
 
@@ -83,6 +86,12 @@ fn unsaved(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Io, words)
 }
 
-fn record(error: impl std::fmt::Display) -> Error {
-    Error::corrupt(format!("{error}; remove this step to go on from the one before"))
+/// The error of a file of a saved step that cannot be read.
+fn unread(file: &Path, error: impl std::fmt::Display) -> Error {
+    let step = file.parent().unwrap_or(file).display();
+    Error::corrupt(format!(
+        "{}: {error}; remove the folder {step} to go on from the step before, or begin a new run with another \
+         --out",
+        file.display()
+    ))
 }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batches;
+mod example;
 #[cfg(feature = "train")]
 mod learner;
 mod learning;

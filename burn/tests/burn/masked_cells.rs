@@ -1,13 +1,15 @@
 //! Acceptance test 5: the cells that the sampler masks beside the target.
 
+use std::sync::Arc;
+
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use headwater::ErrorKind;
 use headwater::plan::Split;
-use headwater::store::{AggregateValue, Metadata, TargetMetadata, TimeMetadata};
+use headwater::store::{AggregateValue, Metadata, Store, TargetMetadata, TimeMetadata};
 use headwater_burn::{EvaluationLoader, GraphBatch, Loader};
 
-use crate::shop::{bits, floats, ints, loader, settings, shop, with_masks};
+use crate::shop::{bits, churn_path, floats, ints, loader, loader_of, settings, shop, with_masks};
 
 const SHARE: f64 = 0.25;
 
@@ -26,7 +28,19 @@ fn steps(loader: &Loader, count: usize) -> Vec<Vec<i32>> {
 /// Test 5: a quarter of the cells within 5 standard deviations; none of those that may not be.
 #[test]
 fn masked_cells_have_their_share_and_never_the_target() {
-    let store = shop();
+    assert_eq!(masked_cells_of(shop(), 100_000), 0);
+}
+
+/// Where labels are rows, no cell of these rows is masked, nor what is made of them.
+#[test]
+fn p7_labels_that_are_rows_are_never_masked() {
+    let of_labels = masked_cells_of(Arc::new(Store::open(&churn_path()).unwrap()), 10_000);
+    assert!(of_labels > 1_000, "{of_labels}");
+}
+
+/// Checks which cells are masked, at least `least` of which may be; returns the number of cells of rows that are
+/// labels.
+fn masked_cells_of(store: Arc<Store>, least: u64) -> u64 {
     // Other tensors tell the time of a row.
     let times: Vec<i32> = (store.metadata().tables.iter())
         .filter_map(|table| match table.time.as_ref()? {
@@ -39,8 +53,12 @@ fn masked_cells_have_their_share_and_never_the_target() {
     assert!(!times.is_empty());
     let labels = labels(store.metadata());
     assert!(!labels.is_empty());
-    let (mut count, mut eligible) = (0_u64, 0_u64);
-    let loader = loader(&with_masks(SHARE), (0, 1));
+    let rows_of_labels: Vec<i32> = (store.metadata().listed_labels())
+        .flat_map(|(_, table)| &store.metadata().tables[table as usize].columns)
+        .map(|column| column.index as i32)
+        .collect();
+    let (mut count, mut eligible, mut of_labels) = (0_u64, 0_u64, 0_u64);
+    let loader = loader_of(store, &with_masks(SHARE), (0, 1));
     for batch in loader.iter().take(1500) {
         let batch = batch.unwrap();
         let flags =
@@ -54,14 +72,16 @@ fn masked_cells_have_their_share_and_never_the_target() {
                 && !times.contains(&columns[at])
                 && !labels.contains(&columns[at]);
             assert!(is_eligible || is_masked == 0, "cell {at}");
+            of_labels += u64::from(padding[at] == 0 && rows_of_labels.contains(&columns[at]));
             eligible += u64::from(is_eligible);
             count += u64::from(is_masked == 1);
         }
     }
-    assert!(eligible > 100_000, "{eligible}");
+    assert!(eligible > least, "{eligible}");
     let (cells, share) = (eligible as f64, (SHARE * 65_536.0).round() / 65_536.0);
     let deviation = (cells * share * (1.0 - share)).sqrt();
     assert!((count as f64 - cells * share).abs() < 5.0 * deviation, "{count} of {eligible}");
+    of_labels
 }
 
 /// Returns the columns whose cells are labels of a task in some row, or are made of them.
@@ -71,8 +91,16 @@ fn labels(metadata: &Metadata) -> Vec<i32> {
     };
     let mut cells = Vec::new();
     for task in &metadata.tasks {
-        if let TargetMetadata::Cell { column, hide } = &task.target {
-            cells.extend(hide.iter().chain([column]).map(|&column| index(task.anchor, column)));
+        match &task.target {
+            TargetMetadata::Cell { column, hide } => {
+                cells.extend(hide.iter().chain([column]).map(|&column| index(task.anchor, column)));
+            }
+            TargetMetadata::Derived { horizon_us: Some(_), .. } => {
+                let name = format!("{} labels", task.name);
+                let own = metadata.tables.iter().find(|table| table.name == name).unwrap();
+                cells.extend(own.columns.iter().map(|column| column.index as i32));
+            }
+            TargetMetadata::Derived { horizon_us: None, .. } => {}
         }
     }
     let means = metadata.aggregates.iter().filter(|aggregate| match aggregate.value {

@@ -30,7 +30,7 @@ pub(crate) fn losses(run: &Path, words: &[&str], threads: Option<&str>) -> Vec<S
     text.lines().filter(|line| line.starts_with("step ")).map(str::to_owned).collect()
 }
 
-fn step(run: &Path, step: u64) -> PathBuf {
+pub(crate) fn step(run: &Path, step: u64) -> PathBuf {
     run.join(format!("step-{step:06}"))
 }
 
@@ -88,7 +88,7 @@ fn a_run_replaces_no_saved_step() {
     losses(folder.path(), &["--stop-after", "0"], None);
     for (words, expected) in [
         (["--stop-after", "1"].as_slice(), "say --resume to go on"),
-        (&["--workers", "0"], "expected at least 1 worker, found 0"),
+        (&["--workers", "0"], "--workers: expected at least 1 thread, found 0"),
         (&["--unknown"], "unknown argument \"--unknown\""),
     ] {
         let run = example().arg(churn_path()).arg("--out").arg(folder.path()).args(words).output();

@@ -20,7 +20,7 @@ pub(crate) fn shop() -> Arc<Store> {
     Arc::new(Store::open(&folder().join("shop")).unwrap())
 }
 
-/// What tells of churn, for the example.
+/// What tells of churn, for the example; earlier labels of churn are rows of a table.
 pub(crate) fn churn_path() -> PathBuf {
     folder().join("churn")
 }
@@ -68,9 +68,17 @@ pub(crate) fn with_masks(share: f64) -> Settings {
     Settings { masks: Some(Masks::new(share, Some(64), 64).unwrap()), ..settings() }
 }
 
-pub(crate) fn loader(settings: &Settings, (rank, world): (u64, u64)) -> Loader {
+pub(crate) fn loader(settings: &Settings, rank: (u64, u64)) -> Loader {
+    loader_of(shop(), settings, rank)
+}
+
+pub(crate) fn loader_of(
+    store: Arc<Store>,
+    settings: &Settings,
+    (rank, world): (u64, u64),
+) -> Loader {
     let assignment = Assignment::new(rank, world).unwrap();
-    let loader = Loader::new(vec![shop()], settings.clone(), assignment, Speed::default());
+    let loader = Loader::new(vec![store], settings.clone(), assignment, Speed::default());
     loader.unwrap().device(Device::flex())
 }
 

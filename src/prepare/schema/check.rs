@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::labels::label_table_name;
 use super::{
     Aggregate, CellTask, Column, Delay, DerivedTask, Reference, ScaleName, Schema, Table, Task,
     Time, Window,
 };
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::{did_you_mean, listed, suggest};
-use crate::store::SemanticType;
+use crate::store::{SemanticType, label_table_name};
 
 /// The longest name of a table or task, in bytes; with an ending it must be a valid file name.
 const NAME_BYTES: usize = 200;
@@ -347,7 +346,7 @@ impl Schema {
                  with which a seed without a time sees its own target; remove one of the two",
             );
         }
-        let name = label_table_name(task);
+        let name = label_table_name(&task.name);
         let is_taken = |table: &&Table| table.name.to_lowercase() == name.to_lowercase();
         if let Some(table) = self.tables.iter().find(is_taken) {
             return fail(format!(
@@ -378,7 +377,7 @@ impl Schema {
 
     pub(super) fn find_table(&self, name: &str) -> Result<&Table> {
         self.table(name).map(|index| &self.tables[index]).ok_or_else(|| {
-            let of_labels = self.tasks.iter().find(|task| label_table_name(task) == name);
+            let of_labels = self.tasks.iter().find(|task| label_table_name(&task.name) == name);
             if let Some((task, derived)) =
                 of_labels.and_then(|task| Some((task, task.derived.as_ref()?)))
             {

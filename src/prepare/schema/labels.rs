@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::column::{Written, check_end};
 use super::text::is_false;
 use super::{Column, DerivedTask, Reference, Schema, Table, Task, Time, TimeUnit};
-use crate::store::SemanticType;
+use crate::store::{SemanticType, label_table_name};
 
 /// The column of a task's observation times; in a schema file its name, or its name and a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,11 +104,6 @@ impl Schema {
     }
 }
 
-/// Returns the name of the table of a task's labels.
-pub(super) fn label_table_name(task: &Task) -> String {
-    format!("{} labels", task.name)
-}
-
 /// Returns the table of the labels of `task`, if it has a horizon.
 fn label_table(task: &Task) -> Option<Table> {
     let derived = task.derived.as_ref()?;
@@ -119,7 +114,7 @@ fn label_table(task: &Task) -> Option<Table> {
     columns.insert(time.column.clone(), time.as_column());
     columns.insert(target.clone(), derived.target_column());
     Some(Table {
-        name: label_table_name(task),
+        name: label_table_name(&task.name),
         source: source.clone(),
         key: Vec::new(),
         time: Some(Time { column: Some(time.column), through: None, delay }),
