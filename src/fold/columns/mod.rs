@@ -1,6 +1,9 @@
 //! Statistics of single columns: moments, histograms, distinct counts and top rows.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod column_moments;
+mod column_sums;
 mod counts;
 mod distinct;
 mod exponents;
@@ -8,7 +11,8 @@ mod histogram;
 mod top;
 mod words;
 
-pub use column_moments::{ColumnMoments, ColumnSummary, ColumnSums, MomentSums};
+pub use column_moments::{ColumnMoments, ColumnSummary, MomentSums};
+pub use column_sums::ColumnSums;
 pub use counts::Counts;
 pub use distinct::{Distinct, Registers};
 pub use exponents::{ColumnExponents, ExponentHistogram, SignExponents};
