@@ -23,7 +23,8 @@ use super::column_sums::ColumnSums;
 use crate::bytes::reserve;
 use crate::environment::in_default_environment;
 use crate::error::Result;
-use crate::fold::rows::{Block, Rows};
+use crate::fold::blocks::Block;
+use crate::fold::rows::Rows;
 
 /// A processor that has AVX2.
 #[derive(Clone, Copy, Debug)]
