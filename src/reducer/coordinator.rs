@@ -145,7 +145,8 @@ impl<S: Statistic> Coordinator<S> {
 
     fn receive_portion(&mut self, rank: u32, portion: &[u8]) -> Result<Outbox> {
         let job = self.reduction.job();
-        let arrived = match Portion::of(job, &**self.reduction.statistic()).read(portion) {
+        let arrived = match Portion::of(job, &**self.reduction.statistic()).read_undamaged(portion)
+        {
             // A foreign format or version is damage too: the plans agreed when the rank joined.
             Err(damaged) if damaged.is_foreign() => return self.request_again(rank, damaged),
             arrived => arrived?,
