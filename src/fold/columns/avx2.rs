@@ -4,7 +4,8 @@
 //!
 //! - A lane belongs to one column, so every sum is its own chain over the rows.
 //! - A block of finite numbers needs no test of each: if one is not finite, the second sum is not either,
-//!   and the block is done again with tests. So is a block whose squares are too large.
+//!   and the block is done again with tests. So is a block whose squares are too large. After a block with
+//!   NULL, NaN or infinities the next one is tested at once.
 //! - A number that is in no sum adds +0 to each. That changes no bit: a chain from +0 is never -0.
 //! - Minimum and maximum take -0 and +0 for equal. The signs of all numbers tell which one a 0 is: without
 //!   a number below 0, a minus sign is that of a -0.
@@ -48,6 +49,8 @@ struct Group {
     positive_infinities: [u64; LANES],
     /// A bit for each lane that has a column.
     used: i32,
+    /// Whether all numbers of the last block were finite: most likely, those of the next are too.
+    was_finite: bool,
 }
 
 impl Group {
@@ -66,6 +69,7 @@ impl Group {
             negative_infinities: [0; LANES],
             positive_infinities: [0; LANES],
             used: (1 << of.len().min(LANES)) - 1,
+            was_finite: true,
         }
     }
 
@@ -115,21 +119,26 @@ impl Avx2 {
 /// Adds a block to the sums of the four columns from `column` on.
 #[target_feature(enable = "avx2")]
 fn add(group: &mut Group, block: &Block<'_>, column: usize) {
+    if group.was_finite {
+        let mut chains = Chains::of(group);
+        for row in 0..block.rows() {
+            chains.push(cast(block.four(row, column)));
+        }
+        if chains.are_finite(group.used) {
+            return chains.write(group);
+        }
+    }
     let mut chains = Chains::of(group);
+    // In two turns, since not all sums and counts fit into the registers.
     for row in 0..block.rows() {
-        chains.push(cast(block.four(row, column)));
+        chains.add_if_finite(cast(block.four(row, column)));
     }
-    if !chains.are_finite(group.used) {
-        chains = Chains::of(group);
-        // In two turns, since not all sums and counts fit into the registers.
-        for row in 0..block.rows() {
-            chains.add_if_finite(cast(block.four(row, column)));
-        }
-        for row in 0..block.rows() {
-            chains.count(cast(block.four(row, column)));
-        }
+    for row in 0..block.rows() {
+        chains.count(cast(block.four(row, column)));
     }
+    let before = (group.nans, group.negative_infinities, group.positive_infinities);
     chains.write(group);
+    group.was_finite = before == (group.nans, group.negative_infinities, group.positive_infinities);
 }
 
 /// The sums of a group in registers.
@@ -172,6 +181,7 @@ impl Chains {
             negative_infinities: cast(self.negative_infinities),
             positive_infinities: cast(self.positive_infinities),
             used: group.used,
+            was_finite: true,
         };
     }
 
