@@ -182,6 +182,23 @@ impl Envelope {
     /// # Errors
     /// `NotOurs`, `LimitExceeded`, `Corrupt` or `Version`, in the order of the checks.
     pub(crate) fn open<'b>(&self, bytes: &'b [u8]) -> Result<(u32, &'b [u8])> {
+        let (body, recorded) = self.split(bytes)?;
+        if Digest::of(body).0 != *recorded {
+            return Err(self.damaged("its bytes do not match its digest".to_owned()));
+        }
+        self.payload(body)
+    }
+
+    /// As [`open`](Self::open), for bytes that another digest has shown to be undamaged.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_undamaged<'b>(&self, bytes: &'b [u8]) -> Result<(u32, &'b [u8])> {
+        self.payload(self.split(bytes)?.0)
+    }
+
+    /// Splits the bytes into those that have a digest, and the digest.
+    fn split<'b>(&self, bytes: &'b [u8]) -> Result<(&'b [u8], &'b [u8])> {
         let magic = &bytes[..bytes.len().min(self.magic.len())];
         if !self.magic.starts_with(magic) {
             return Err(Error::not_ours(format!(
@@ -196,17 +213,18 @@ impl Envelope {
             return Err(self.damaged(format!("expected at least {least} bytes, found {found}")));
         }
         let (body, recorded) = bytes.split_at(bytes.len() - Self::DIGEST_BYTES);
-        let payload = &body[Self::HEADER_BYTES..];
-        if payload.len() > self.payload_max {
+        if body.len() - Self::HEADER_BYTES > self.payload_max {
             return Err(Error::limit(format!(
                 "expected a {} of at most {} bytes, found more; no version of headwater writes one",
                 self.name,
                 self.length_max()
             )));
         }
-        if Digest::of(body).0 != *recorded {
-            return Err(self.damaged("its bytes do not match its digest".to_owned()));
-        }
+        Ok((body, recorded))
+    }
+
+    /// Checks the version and the length in the header; returns the kind and the payload.
+    fn payload<'b>(&self, body: &'b [u8]) -> Result<(u32, &'b [u8])> {
         let word = |at| u32_at(body, at).unwrap_or_default();
         let (version, kind) = (word(8), word(12));
         if version != self.version {
@@ -216,7 +234,7 @@ impl Envelope {
                 self.name, self.version
             )));
         }
-        let length = u64_at(body, 16).unwrap_or_default();
+        let (length, payload) = (u64_at(body, 16).unwrap_or_default(), &body[Self::HEADER_BYTES..]);
         if length != payload.len() as u64 {
             return Err(self.damaged(format!(
                 "its header gives a payload of {length} bytes, found {}",

@@ -64,6 +64,11 @@ impl Node {
         self.index << self.level..(self.index + 1) << self.level
     }
 
+    /// Returns the number of chunks that it covers.
+    pub(super) fn chunk_count(self) -> u64 {
+        1 << self.level
+    }
+
     /// Returns the node with which it is merged.
     pub(super) fn sibling(self) -> Self {
         Self { index: self.index ^ 1, ..self }

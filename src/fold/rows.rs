@@ -57,7 +57,7 @@ pub struct Rows<'a> {
     pub(super) count: usize,
     pub(super) columns: usize,
     pub(super) stride: usize,
-    nulls: Option<&'a [bool]>,
+    pub(super) nulls: Option<&'a [bool]>,
 }
 
 impl<'a> Rows<'a> {
@@ -91,7 +91,7 @@ impl<'a> Rows<'a> {
 
     /// Marks cells as NULL: (n, j) is NULL if `nulls[n * columns + j]` is set.
     ///
-    /// The value of a NULL cell is never read.
+    /// The value of a NULL cell changes no statistic.
     ///
     /// # Errors
     /// `InvalidArgument` when there is not one mark for each cell.

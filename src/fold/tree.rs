@@ -40,6 +40,8 @@ pub struct Tree<P> {
     words: Words,
     /// The nodes and their partials, by the first chunk of each node.
     nodes: BTreeMap<u64, (Node, P)>,
+    /// The number of chunks of all nodes: counting them takes as long as there are nodes.
+    covered_count: u64,
     /// Merged partials, kept for their memory.
     unused: Vec<P>,
 }
@@ -84,7 +86,8 @@ impl<P: Partial> Tree<P> {
     /// Returns an empty tree over `count` units that messages call by these words.
     #[must_use]
     pub fn of(words: Words, count: u64) -> Self {
-        Self { chunk_count: count, words, nodes: BTreeMap::new(), unused: Vec::new() }
+        let (nodes, unused) = (BTreeMap::new(), Vec::new());
+        Self { chunk_count: count, words, nodes, covered_count: 0, unused }
     }
 
     /// Names some units in messages.
@@ -121,10 +124,13 @@ impl<P: Partial> Tree<P> {
         }
         let (joined, partial) = self.join(node, incoming)?;
         // The nodes that it covers would be counted twice.
-        let inner: Vec<u64> = self.nodes.range(chunks).map(|(&start, _)| start).collect();
+        let inner: Vec<u64> = self.nodes.range(chunks.clone()).map(|(&start, _)| start).collect();
         for start in inner {
-            self.nodes.remove(&start);
+            if let Some((inner, _)) = self.nodes.remove(&start) {
+                self.covered_count -= inner.chunk_count();
+            }
         }
+        self.covered_count += node.chunk_count();
         self.nodes.insert(joined.chunks().start, (joined, partial));
         Ok(Inserted::New)
     }
@@ -199,7 +205,8 @@ impl<P: Partial> Tree<P> {
                 node = node.parent();
             }
         }
-        Tree { nodes: near, ..Tree::of(self.words, self.chunk_count) }
+        let covered_count = near.values().map(|(node, ())| node.chunk_count()).sum();
+        Tree { nodes: near, covered_count, ..Tree::of(self.words, self.chunk_count) }
     }
 
     /// Returns the node that covers `chunk`.
@@ -237,6 +244,18 @@ impl<P: Partial> Tree<P> {
     /// Returns the nodes of the tree, in the order of their chunks.
     pub fn nodes(&self) -> impl Iterator<Item = (Node, &P)> {
         self.nodes.values().map(|(node, partial)| (*node, partial))
+    }
+
+    /// Returns the number of chunks that were inserted.
+    #[must_use]
+    pub fn covered_count(&self) -> u64 {
+        self.covered_count
+    }
+
+    /// Whether a chunk was inserted.
+    #[must_use]
+    pub fn covers(&self, chunk: u64) -> bool {
+        self.covering(chunk).is_some()
     }
 
     /// Returns the chunks that were inserted, as ranges that do not touch.

@@ -124,9 +124,11 @@ impl<S: Statistic> Coordinator<S> {
             .plan()
             .compare_rank(rank, &plan)
             .context(|| "expected the job of rank 0, found another")?;
+        // An idle rank reports again and again, and reads the same chunks.
+        let known = self.ranks.get(&rank).is_some_and(|state| state.readable == readable);
+        self.readers_changed |= !known;
         self.ranks.insert(rank, RankState { readable, last_message_at: self.now });
         self.lost.remove(&rank);
-        self.readers_changed = true;
         let mut outbox = self.repeat_orders(rank);
         self.assign_orders(rank, &mut outbox);
         Ok(outbox)
@@ -143,7 +145,8 @@ impl<S: Statistic> Coordinator<S> {
 
     fn receive_portion(&mut self, rank: u32, portion: &[u8]) -> Result<Outbox> {
         let job = self.reduction.job();
-        let arrived = match Portion::of(job, &**self.reduction.statistic()).read(portion) {
+        let arrived = match Portion::of(job, &**self.reduction.statistic()).read_undamaged(portion)
+        {
             // A foreign format or version is damage too: the plans agreed when the rank joined.
             Err(damaged) if damaged.is_foreign() => return self.request_again(rank, damaged),
             arrived => arrived?,
@@ -253,12 +256,15 @@ impl<S: Statistic> Coordinator<S> {
     /// confirm it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
+        if !self.reduction.is_complete() {
+            return false;
+        }
         let silence_max = self.orders.lateness();
         let is_live =
             |state: &RankState| self.now.saturating_sub(state.last_message_at) <= silence_max;
         let live = self.ranks.iter().filter(|(_, state)| is_live(state));
         let readers: Vec<_> = live.map(|(rank, s)| (*rank, s.readable.as_slice())).collect();
-        self.reduction.is_complete() && !self.orders.awaits_confirmation(&readers)
+        !self.orders.awaits_confirmation(&readers)
     }
 
     /// The fold as far as it is done.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use twox_hash::XxHash3_128;
+
 use super::cursor::WorkerCursor;
 use crate::bytes::u64_at;
 use crate::error::{Error, ErrorKind, Result};
@@ -84,9 +86,12 @@ const LEAVING: u8 = 4;
 const FOLD: u8 = 5;
 const END: u8 = 6;
 
+/// The length of the digest at the end of a report.
+const DIGEST_BYTES: usize = 16;
+
 impl<'a> Report<'a> {
     /// The bytes that [`Report::folded`] appends to a portion.
-    pub(super) const TRAILER_BYTES: usize = WorkerCursor::BYTES + 9;
+    pub(super) const TRAILER_BYTES: usize = WorkerCursor::BYTES + 8 + 1 + DIGEST_BYTES;
 
     /// Returns the bytes of the report.
     #[must_use]
@@ -96,16 +101,15 @@ impl<'a> Report<'a> {
                 let mut bytes = job.to_vec();
                 readable.iter().for_each(|chunks| put_range(&mut bytes, chunks));
                 bytes.extend((readable.len() as u64).to_le_bytes());
-                bytes.push(READY);
-                bytes
+                sealed(bytes, READY)
             }
             Self::Folded { cursor, cpu_microseconds, portion } => {
                 Self::folded(portion.to_vec(), cursor, *cpu_microseconds)
             }
             Self::Failed(Failure { kind, message }) => {
-                [message.as_bytes(), &[code_of(*kind), FAILED]].concat()
+                sealed([message.as_bytes(), &[code_of(*kind)]].concat(), FAILED)
             }
-            Self::Leaving => vec![LEAVING],
+            Self::Leaving => sealed(Vec::new(), LEAVING),
         }
     }
 
@@ -114,16 +118,18 @@ impl<'a> Report<'a> {
     pub fn folded(mut portion: Vec<u8>, cursor: &WorkerCursor, cpu_microseconds: u64) -> Vec<u8> {
         cursor.put(&mut portion);
         portion.extend(cpu_microseconds.to_le_bytes());
-        portion.push(FOLDED);
-        portion
+        sealed(portion, FOLDED)
     }
 
     /// Decodes a report.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not a report.
+    /// `Corrupt` when the bytes are not a report, or do not match their digest.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        Self::read(bytes).ok_or_else(|| damaged("a report"))
+        let undamaged = bytes
+            .split_last_chunk::<DIGEST_BYTES>()
+            .filter(|(report, digest)| XxHash3_128::oneshot(report).to_le_bytes() == **digest);
+        undamaged.and_then(|(report, _)| Self::read(report)).ok_or_else(|| damaged("a report"))
     }
 
     fn read(bytes: &'a [u8]) -> Option<Self> {
@@ -195,6 +201,14 @@ fn damaged(what: &str) -> Error {
     Error::corrupt(format!(
         "cannot decode {what} of another rank; run the same build of headwater on every rank"
     ))
+}
+
+/// Ends a report: its kind, and the digest of all bytes before.
+fn sealed(mut bytes: Vec<u8>, kind: u8) -> Vec<u8> {
+    bytes.push(kind);
+    let digest = XxHash3_128::oneshot(&bytes);
+    bytes.extend(digest.to_le_bytes());
+    bytes
 }
 
 fn put_range(bytes: &mut Vec<u8>, range: &Range<u64>) {

@@ -216,16 +216,18 @@ impl<S: Statistic> Reduction<S> {
     /// The number of chunks that are folded.
     #[must_use]
     pub fn covered_count(&self) -> u64 {
-        self.tree.covered().iter().map(|range| range.end - range.start).sum()
+        self.tree.covered_count()
     }
 
     /// The number of rows that are folded.
     #[must_use]
     pub fn covered_rows(&self) -> u64 {
-        let rows = |range: &Range<u64>| {
-            self.job.rows_of(range.end - 1).end - self.job.rows_of(range.start).start
-        };
-        self.tree.covered().iter().map(rows).sum()
+        // Only the last chunk can have fewer rows than the others.
+        let rows = |chunk| self.job.rows_of(chunk).end - self.job.rows_of(chunk).start;
+        let last = self.job.chunk_count().saturating_sub(1);
+        let of_last = if self.tree.covers(last) { rows(last) } else { 0 };
+        let others = self.covered_count() - u64::from(self.tree.covers(last));
+        others * rows(0) + of_last
     }
 
     /// Returns the digest of all rows as they were folded; `None` while chunks are missing.

@@ -81,6 +81,8 @@ proptest! {
             prop_assert_eq!(insert(&mut tree, node), expected);
             prop_assert_eq!(tree.covered(), runs(&flags, true));
             prop_assert_eq!(tree.missing(), runs(&flags, false));
+            prop_assert_eq!(tree.covered_count(), flags.iter().filter(|flag| **flag).count() as u64);
+            prop_assert!((0..count).all(|chunk| tree.covers(chunk) == flags[chunk as usize]));
         }
         prop_assert_eq!(tree.finish().unwrap(), Some(story(0..count)));
     }

@@ -9,7 +9,7 @@ use headwater::reducer::{Blocks, FileVersion, OfMatrix, Portion, Source, Sourced
 use headwater::{Digest, ErrorKind};
 
 use crate::matrix::Folder;
-use crate::{COLUMNS, job, leaf, reduction, rows};
+use crate::{COLUMNS, job, leaf, portion, reduction, rows};
 
 const KINDS: [ErrorKind; 11] = [
     ErrorKind::Io,
@@ -76,6 +76,29 @@ fn p6_bytes_that_are_no_message_are_refused() {
     refused(Order::decode(&longer[..longer.len() - 2]).unwrap_err());
     refused(Order::decode(&[end[0], end[1] + 1]).unwrap_err());
     refused(Order::decode(&[end[0], end[1], 0]).unwrap_err());
+}
+
+/// Rank 0 does not check the digest of a portion in a report, but that of the report.
+#[test]
+fn p6_every_flipped_bit_of_a_report_is_refused() {
+    let (job, data) = (job(12, 1), rows(12));
+    let portion = portion(&job, &data, 2..4);
+    let failure = Failure { kind: ErrorKind::Io, message: "why".to_owned() };
+    let reports = [
+        Report::Ready { job: b"a plan", readable: vec![0..3] },
+        Report::Folded { cursor: cursor(), cpu_microseconds: 7, portion: &portion },
+        Report::Failed(failure),
+        Report::Leaving,
+    ];
+    for report in reports {
+        let good = report.encode();
+        for bit in 0..8 * good.len() {
+            let mut damaged = good.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Report::decode(&damaged).unwrap_err().kind(), ErrorKind::Corrupt, "{bit}");
+        }
+        assert!((0..good.len()).all(|length| Report::decode(&good[..length]).is_err()));
+    }
 }
 
 /// A portion can be larger than what is free beside it.

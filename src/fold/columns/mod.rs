@@ -1,6 +1,9 @@
 //! Statistics of single columns: moments, exact sums, histograms, distinct counts and top rows.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod column_moments;
+mod column_sums;
 mod counts;
 mod distinct;
 mod exact;
@@ -10,7 +13,8 @@ mod rounding;
 mod top;
 mod words;
 
-pub use column_moments::{ColumnMoments, ColumnSummary, ColumnSums, MomentSums};
+pub use column_moments::{ColumnMoments, ColumnSummary, MomentSums};
+pub use column_sums::ColumnSums;
 pub use counts::Counts;
 pub use distinct::{Distinct, Registers};
 pub use exact::{Exact, ExactSummary, ExactSums};
