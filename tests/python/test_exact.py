@@ -26,7 +26,7 @@ def rounded(number: Fraction) -> float:
     try:
         return number.numerator / number.denominator
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
 
 
 def plainly(column):
