@@ -7,7 +7,7 @@
 //!
 //! Disks enter through [`Storage`], so that tests can fail, or cut the power, at every call.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -489,6 +489,25 @@ impl Series {
     }
 }
 
+/// Removes the temporaries of the file `path` that killed writers have left, from number `first` on: writers
+/// at one time leave them one after the other. A disk that refuses keeps them.
+pub fn remove_temporaries(storage: &dyn Storage, path: &Path, first: u32) {
+    let Some(name) = path.file_name() else { return };
+    let is_removed = |attempt: &u32| {
+        let temporary = path.with_file_name(temporary_name(name, *attempt));
+        storage.remove_abandoned(&temporary).is_ok_and(|removed| removed)
+    };
+    (first..TEMPORARIES_MAX).take_while(is_removed).for_each(drop);
+}
+
+/// Returns the name of a temporary of the file with this name.
+fn temporary_name(name: &OsStr, attempt: u32) -> OsString {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{attempt}{TEMPORARY_END}"));
+    hidden
+}
+
 /// Returns the name of the file whose temporary has this name.
 fn target_of(name: &str) -> Option<&str> {
     let (target, attempt) =
@@ -503,14 +522,8 @@ fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFi
             path.display()
         )));
     };
-    let temporary_of = |attempt: u32| {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{attempt}{TEMPORARY_END}"));
-        path.with_file_name(hidden)
-    };
     for attempt in 0..TEMPORARIES_MAX {
-        let temporary = temporary_of(attempt);
+        let temporary = path.with_file_name(temporary_name(name, attempt));
         let fail = |e| unchanged(Error::io(&temporary, "create", e), path);
         let created = match storage.create_new(&temporary) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -523,11 +536,7 @@ fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFi
         };
         match created {
             Ok(file) => {
-                // Writers at one time that were killed have left others, one after the other.
-                let mut next = attempt + 1;
-                while storage.remove_abandoned(&temporary_of(next)).is_ok_and(|removed| removed) {
-                    next += 1;
-                }
+                remove_temporaries(storage, path, attempt + 1);
                 return Ok((file, temporary));
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

@@ -47,7 +47,7 @@ impl Checkpoints {
         }
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
         let own = Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) };
-        own.series.remove_abandoned(&*own.storage, folder)?;
+        own.remove_abandoned()?;
         Ok(own)
     }
 
@@ -58,6 +58,14 @@ impl Checkpoints {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
         let unread = RefCell::default();
         Self { storage, folder: folder.to_owned(), series, unread, _claim: None }
+    }
+
+    /// Removes what killed writers have left in the folder.
+    ///
+    /// # Errors
+    /// `Io` when the disk reports an error.
+    pub fn remove_abandoned(&self) -> Result<()> {
+        self.series.remove_abandoned(&*self.storage, &self.folder)
     }
 
     /// Checks that the folder has no checkpoints, for a fold that starts from the first row.

@@ -12,7 +12,7 @@ use super::portion::{Arrived, Portion};
 use super::reduction::Reduction;
 use super::source::{Source, fold_portion};
 use crate::bytes::{Digest, Envelope, u32_at};
-use crate::durable::{Claim, Disk, Series, write_file};
+use crate::durable::{Claim, Disk, Series, remove_temporaries, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::files::{found_at, read_file, try_read};
 use crate::fold::{Node, Statistic};
@@ -204,6 +204,8 @@ impl Spool {
         let count = assignment.owned_count(blocks.count());
         progress.begin("folding blocks", Some(count));
         let cursor_path = self.cursor_path(assignment);
+        // A rank that finds its blocks folded writes no cursor, which would remove them as well.
+        remove_temporaries(&Disk, &cursor_path, 0);
         let cursor = read_cursor(&cursor_path, job, &blocks, assignment).unwrap_or_else(|error| {
             notice(&error.followed_by("; beginning with the first block of this rank"));
             WorkerCursor::new(assignment, &blocks)

@@ -2,12 +2,13 @@
 
 import dataclasses
 import inspect
+import os
 import re
 
 import pytest
 
 import headwater
-from confluence import config, feed
+from confluence import config, feed, prediction
 from confluence.parallel import Processes
 from headwater import _headwater
 
@@ -104,6 +105,15 @@ def test_only_a_number_in_place_of_a_text_gets_quotes(value):
 def test_a_name_that_is_a_number_is_refused():
     with pytest.raises(config.ConfigError, match="a string for each name in data.pools, found 3"):
         config.from_dict({"data": {"pools": {3: ""}, "mask_share": 0.1}})
+
+
+def test_a_pipe_in_place_of_a_configuration_or_of_seeds_is_told(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(config.ConfigError, match="expected a file, found a pipe"):
+        config.load(str(pipe))
+    with pytest.raises(config.ConfigError, match="expected a file, found a pipe"):
+        prediction.read_seeds(pipe)
 
 
 def test_a_missing_file_names_the_presets():

@@ -248,11 +248,8 @@ impl<'a> Bench<'a> {
         }
         let (mut left, mut expected) = (without(&self.found()), without(&self.after));
         // An earlier checkpoint stays beside the last. The cursor of a rank is advice: a rank that finds its
-        // blocks folded does not write it, and the next that does removes the temporary.
-        let is_advice = |path: &Path| path.to_string_lossy().ends_with(".cursor.0.partial");
-        left.retain(|path, _| {
-            expected.contains_key(path) || !(ends(path, "portion") || is_advice(path))
-        });
+        // blocks folded does not write it.
+        left.retain(|path, _| expected.contains_key(path) || !ends(path, "portion"));
         expected.retain(|path, _| left.contains_key(path) || !ends(path, "cursor"));
         let d = difference(&left, &expected);
         d.map(|d| format!("after the next run {d}"))

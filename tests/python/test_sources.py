@@ -1,8 +1,11 @@
 """The same rows make the same store, from every type of source."""
 
+import contextlib
 import datetime
 import gzip
 import os
+import sqlite3
+import time
 import tomllib
 
 import duckdb
@@ -274,3 +277,19 @@ def test_a_draft_is_a_valid_schema(tmp_path):
     assert tables["orders"]["references"] == [{"columns": "customer_id", "to": "customers"}]
     report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
     assert (report["row_count"], report["link_count"]) == (20_040, 20_000)
+
+
+def test_a_database_of_a_thousand_tables_is_drafted_and_prepared_in_seconds(tmp_path):
+    """What is done for each pair of tables is little: some seconds in all, also when busy."""
+    path = tmp_path / "many.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for number in range(1000):
+            parent = f", p INTEGER REFERENCES t{number // 2}" if number else ""
+            connection.execute(f"CREATE TABLE t{number} (id INTEGER PRIMARY KEY, a REAL{parent})")
+            connection.execute(f"INSERT INTO t{number} VALUES (1, 2.5{', 1' if number else ''})")
+        connection.commit()
+    begun = time.process_time()
+    (tmp_path / "schema.toml").write_text(headwater.draft_schema(path))
+    headwater.prepare(path, tmp_path / "schema.toml", tmp_path / "store", dimension=8)
+    assert time.process_time() - begun < 20
+    assert len(headwater.Store(tmp_path / "store").metadata()["tables"]) == 1000

@@ -1,6 +1,10 @@
 //! Coordinator and workers over a network that loses, delays, doubles, reorders and damages, on a disk
-//! that fails and tears, with deaths and restarts of anybody at any step. All of it is drawn from one
-//! seed, which a failure prints.
+//! that fails and tears, also while a coordinator recovers, with deaths and restarts of anybody at any
+//! step. All of it is drawn from one seed, which a failure prints.
+//!
+//! Held are: the bits of one process; what a coordinator has never becomes less, and a recovery has at
+//! least what any checkpoint that was reported written has; after a recovery and a checkpoint the folder
+//! has checkpoints alone, the last two and those that could not be read.
 //!
 //! `HEADWATER_SIMULATIONS=100000` runs more seeds than the ordinary 10,000, and
 //! `HEADWATER_SIMULATION=seed` the one that failed.
@@ -24,6 +28,8 @@ const FOLDER: &str = "ck";
 /// Far more than the slowest seed needs; past it, something waits for ever.
 const TIME_MAX: u64 = 2_000_000;
 const COORDINATOR_DEATHS: u64 = 4;
+/// The checkpoints that a folder keeps.
+const KEPT: u64 = 2;
 
 /// Something that is going to happen.
 enum Event {
@@ -66,8 +72,14 @@ struct World {
     events: BTreeMap<(u64, u64), Event>,
     numbers: u64,
     disk: SimulatedDisk,
-    coordinator: Option<Coordinator<Gram>>,
+    coordinator: Option<(Coordinator<Gram>, Checkpoints)>,
     deaths: u64,
+    /// The checkpoints that the present coordinator could not read, and keeps.
+    unread: u64,
+    /// The chunks of the best checkpoint that was reported written.
+    written: u64,
+    /// The chunks that the present coordinator has.
+    covered: u64,
     /// Each rank's life, and the worker while it lives.
     workers: Vec<(u64, Option<Worker>)>,
 }
@@ -111,6 +123,9 @@ impl World {
             disk,
             coordinator: None,
             deaths: 0,
+            unread: 0,
+            written: 0,
+            covered: 0,
             workers,
         }
     }
@@ -155,15 +170,62 @@ impl World {
         }
     }
 
-    fn checkpoints(&self) -> Checkpoints {
-        Checkpoints::on(Box::new(self.disk.clone()), Path::new(FOLDER))
+    /// Whether the disk fails now; not for ever, so that every seed ends.
+    fn disk_fails(&mut self) -> bool {
+        self.deaths < COORDINATOR_DEATHS && self.happens(self.weather.disk_fails)
     }
 
+    /// Recovers what was folded; a coordinator whose disk fails meanwhile ends, and begins again later.
     fn begin_coordinator(&mut self) {
         let gram = Arc::new(Gram::new(COLUMNS).unwrap());
         let mut reduction = Reduction::new(self.job.clone(), gram);
-        self.checkpoints().resume(&mut reduction).unwrap();
-        self.coordinator = Some(Coordinator::new(reduction, &self.policy).unwrap());
+        let (fails, way, call) = (self.disk_fails(), self.below(3), self.below(5) as usize);
+        match way {
+            _ if !fails => {}
+            0 => self.disk.break_at(call, Breakage::FailOnce),
+            1 => self.disk.break_at(call, Breakage::PowerLoss),
+            _ => self.disk.break_reading_at(call),
+        }
+        let checkpoints = Checkpoints::on(Box::new(self.disk.clone()), Path::new(FOLDER));
+        let recovered =
+            checkpoints.remove_abandoned().and_then(|()| checkpoints.resume(&mut reduction));
+        self.disk.mend();
+        let Ok(resumed) = recovered else {
+            assert!(fails, "a recovery failed on a disk that works");
+            return self.kill_coordinator();
+        };
+        if fails && way == 1 {
+            return self.kill_coordinator();
+        }
+        self.covered = reduction.covered_count();
+        // What could not be read stays for a later recovery.
+        self.unread = resumed.damaged.len() as u64;
+        assert!(
+            self.unread > 0 || self.covered >= self.written,
+            "{} chunks after a recovery, of {} in a checkpoint that was reported written",
+            self.covered,
+            self.written
+        );
+        self.checkpoint_count();
+        let coordinator = Coordinator::new(reduction, &self.policy).unwrap();
+        self.coordinator = Some((coordinator, checkpoints));
+    }
+
+    /// Returns the number of checkpoints, and checks that the folder has nothing else.
+    fn checkpoint_count(&self) -> u64 {
+        let entries = self.disk.list(Path::new(FOLDER)).unwrap();
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.to_str().unwrap()).collect();
+        let is_ours = |name: &&str| name.starts_with("fold-") && name.ends_with(".portion");
+        assert!(names.iter().all(is_ours), "left over: {names:?}");
+        names.len() as u64
+    }
+
+    /// Checks that no chunk is lost while a coordinator lives.
+    fn check_progress(&mut self) {
+        let Some((coordinator, _)) = &self.coordinator else { return };
+        let covered = coordinator.reduction().covered_count();
+        assert!(covered >= self.covered, "{covered} chunks after {}", self.covered);
+        self.covered = covered;
     }
 
     fn kill_coordinator(&mut self) {
@@ -175,23 +237,29 @@ impl World {
     }
 
     fn write_checkpoint(&mut self) {
+        if self.coordinator.is_none() {
+            return;
+        }
         let breakage = match self.below(3) {
             0 => Breakage::FailOnce,
             1 => Breakage::Full,
             _ => Breakage::PowerLoss,
         };
-        let fails = self.deaths < COORDINATOR_DEATHS && self.happens(self.weather.disk_fails);
+        let fails = self.disk_fails();
         if fails {
             let call = self.below(8) as usize;
             self.disk.break_at(call, breakage);
         }
-        let Some(coordinator) = &self.coordinator else { return };
-        let written = self.checkpoints().write(coordinator.reduction());
+        let Some((coordinator, checkpoints)) = &self.coordinator else { return };
+        let written = checkpoints.write(coordinator.reduction());
         self.disk.mend();
         // A job whose disk fails ends; somebody makes room, and it goes on.
         if written.is_err() || (fails && breakage == Breakage::PowerLoss) {
-            self.kill_coordinator();
+            return self.kill_coordinator();
         }
+        self.written = self.written.max(self.covered);
+        let count = self.checkpoint_count();
+        assert!(count <= KEPT + self.unread, "{count} checkpoints");
     }
 
     /// Lets a rank go on with what it has.
@@ -207,7 +275,7 @@ impl World {
         let now = self.now;
         match event {
             Event::Report(rank, message) => {
-                let Some(coordinator) = &mut self.coordinator else { return };
+                let Some((coordinator, _)) = &mut self.coordinator else { return };
                 let outbox = coordinator.hear(now, rank, &message).unwrap();
                 self.deliver(outbox);
             }
@@ -235,7 +303,7 @@ impl World {
                 self.later(60, Event::WorkerTick(rank));
             }
             Event::CoordinatorTick => {
-                if let Some(coordinator) = &mut self.coordinator {
+                if let Some((coordinator, _)) = &mut self.coordinator {
                     let outbox = coordinator.tick(now);
                     self.deliver(outbox);
                 }
@@ -284,7 +352,8 @@ impl World {
             self.later(300, Event::WorkerBegins(rank));
         }
         let now = self.now;
-        if let Some(coordinator) = self.coordinator.as_mut().filter(|_| self.weather.detector) {
+        if let Some((coordinator, _)) = self.coordinator.as_mut().filter(|_| self.weather.detector)
+        {
             let outbox = coordinator.lose(now, rank);
             self.deliver(outbox);
         }
@@ -301,13 +370,15 @@ impl World {
         self.later(60, Event::CoordinatorTick);
         self.later(200, Event::Checkpoint);
         self.later(300, Event::CoordinatorDies);
-        while !self.coordinator.as_ref().is_some_and(Coordinator::is_complete) {
+        while !self.coordinator.as_ref().is_some_and(|(of, _)| of.is_complete()) {
             let ((at, _), event) = self.events.pop_first().expect("something to happen");
             assert!(at < TIME_MAX, "somebody waits for ever");
             self.now = at;
             self.happen(event);
+            self.check_progress();
         }
-        bits(&self.coordinator.unwrap().into_reduction().finish().unwrap())
+        let (coordinator, _) = self.coordinator.unwrap();
+        bits(&coordinator.into_reduction().finish().unwrap())
     }
 }
 

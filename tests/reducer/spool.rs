@@ -200,6 +200,19 @@ fn p2_a_rank_goes_on_at_its_cursor_and_checks_earlier_blocks_last() {
 }
 
 #[test]
+fn a_rank_removes_the_temporaries_of_its_cursor_though_it_writes_none() {
+    let of = Folder::new();
+    of.work(0, 1, u64::MAX).0.unwrap();
+    let (own, others) = (".rank-0-of-1.cursor.0.partial", ".rank-0-of-2.cursor.0.partial");
+    for name in [own, ".rank-0-of-1.cursor.1.partial", others] {
+        fs::write(of.path(name), "half of a cursor").unwrap();
+    }
+    of.work(0, 1, u64::MAX).0.unwrap();
+    assert!(!of.path(own).exists() && !of.path(".rank-0-of-1.cursor.1.partial").exists());
+    assert!(of.path(others).exists(), "of a rank that may be at work");
+}
+
+#[test]
 fn p4_p6_a_lost_or_foreign_cursor_is_named_and_changes_no_bit() {
     let of = Folder::new();
     of.work(1, 3, 4).0.unwrap_err();

@@ -52,6 +52,8 @@ struct State {
     nodes: Vec<Node>,
     calls: usize,
     breakage: Option<(usize, Breakage)>,
+    /// The calls that read or list until one of them fails.
+    until_unread: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -87,6 +89,13 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Counts a call that reads; the chosen one fails once, as that of a disk whose error passes.
+    fn begin_to_read(&mut self) -> io::Result<()> {
+        let left = self.until_unread.take();
+        self.until_unread = left.and_then(|left| left.checked_sub(1));
+        if left == Some(0) { Err(io::Error::other("a passing error of the disk")) } else { Ok(()) }
     }
 
     fn find(&self, path: &Path) -> Option<usize> {
@@ -134,7 +143,17 @@ fn name(path: &Path) -> &OsStr {
 impl SimulatedDisk {
     pub(crate) fn new() -> Self {
         let root = Node::Folder { seen: Names::new(), durable: Names::new() };
-        Self(Rc::new(RefCell::new(State { nodes: vec![root], calls: 0, breakage: None })))
+        Self::of(vec![root])
+    }
+
+    fn of(nodes: Vec<Node>) -> Self {
+        let state = State { nodes, calls: 0, breakage: None, until_unread: None };
+        Self(Rc::new(RefCell::new(state)))
+    }
+
+    /// Fails once at the reading or listing call that is `at` such calls from now, counted from 0.
+    pub(crate) fn break_reading_at(&self, at: usize) {
+        self.0.borrow_mut().until_unread = Some(at);
     }
 
     /// Fails at the call that is `at` calls from now, counted from 0.
@@ -144,7 +163,8 @@ impl SimulatedDisk {
     }
 
     pub(crate) fn mend(&self) {
-        self.0.borrow_mut().breakage = None;
+        let mut state = self.0.borrow_mut();
+        (state.breakage, state.until_unread) = (None, None);
     }
 
     pub(crate) fn calls(&self) -> usize {
@@ -175,7 +195,7 @@ impl SimulatedDisk {
                 Node::Folder { seen, durable } => seen.clone_from(durable),
             }
         }
-        Self(Rc::new(RefCell::new(State { nodes, calls: 0, breakage: None })))
+        Self::of(nodes)
     }
 }
 
@@ -276,13 +296,15 @@ impl Storage for SimulatedDisk {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
         let mut state = self.0.borrow_mut();
+        state.begin_to_read()?;
         let names = state.names(folder)?.clone();
         let is_folder = |n: usize| matches!(state.nodes[n], Node::Folder { .. });
         Ok(names.into_iter().map(|(name, n)| Entry { name, is_folder: is_folder(n) }).collect())
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.0.borrow();
+        let mut state = self.0.borrow_mut();
+        state.begin_to_read()?;
         match &state.nodes[state.must_find(path)?] {
             Node::File { seen, .. } => Ok(seen.clone()),
             Node::Folder { .. } => Err(io::Error::from(io::ErrorKind::IsADirectory)),

@@ -470,3 +470,29 @@ fn staging_schema(kept: &[ColumnSummary]) -> SchemaRef {
     });
     Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::RecordBatch;
+    use arrow_schema::Schema;
+
+    use super::read_ahead;
+
+    #[test]
+    fn a_panic_of_the_reading_thread_is_its_error() {
+        let batches = (0..3).map(|number| match number {
+            2 => panic!("the library gave up"),
+            _ => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
+        });
+        let mut taken = 0;
+        let read = read_ahead(Box::new(batches), |_| {
+            taken += 1;
+            Ok(())
+        });
+        let error = read.expect_err("a table without its last rows").to_string();
+        assert_eq!(error, "internal error: reading the rows panicked: the library gave up");
+        assert_eq!(taken, 2);
+    }
+}
