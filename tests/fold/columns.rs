@@ -463,10 +463,10 @@ fn p6_each_column_of_a_partial_has_the_counts_of_its_rows() {
 
 #[test]
 fn exact_sums_of_the_greatest_and_the_least_numbers_keep_every_bit() {
-    // More numbers than are added between two carries, so that all places carry.
-    for (value, count) in
-        [(f64::MAX, 2000), (-f64::MAX, 2000), (f64::from_bits(1), 3), (-1.5, 1025)]
-    {
+    // The fourth has all bits, where a place of 64 bits holds the fewest such numbers between two carries.
+    let all_bits = f64::from_bits(0x400f_ffff_ffff_ffff);
+    let cases = [(f64::MAX, 2000), (f64::from_bits(1), 3), (-1.5, 1025), (all_bits, 5000)];
+    for (value, count) in cases.into_iter().flat_map(|(of, count)| [(of, count), (-of, count)]) {
         let values = vec![value; count];
         let exact = Exact::new(1).unwrap();
         let sums = exact.leaf(&Rows::new(values.as_slice(), count, 1, 1).unwrap()).unwrap();
