@@ -7,6 +7,8 @@
 //! Prints one JSON line for each case: the CPU time for a number, in nanoseconds. The rows stay in the
 //! second-level cache or near it, so that memory is not what is measured.
 
+mod shared;
+
 use std::hint::black_box;
 
 use half::f16;
@@ -14,7 +16,8 @@ use headwater::fold::{
     ColumnMoments, Distinct, ExponentHistogram, Histogram, Rows, Statistic, Values,
 };
 use headwater::random::{Purpose, Stream};
-use rustix::time::{ClockId, clock_gettime};
+
+use shared::{cpu_seconds, each_option};
 
 /// The numbers of a chunk, whatever its width.
 const NUMBERS: usize = 1 << 16;
@@ -33,18 +36,15 @@ struct Options {
 impl Options {
     fn read() -> Self {
         let mut options = Self::default();
-        let mut arguments = std::env::args().skip(1);
-        while let Some(name) = arguments.next() {
-            let mut value = || arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
-            match name.as_str() {
-                // Cargo adds this option.
-                "--bench" => {}
+        each_option(|name, value| {
+            match name {
                 "--statistic" => options.statistic = Some(value()),
                 "--columns" => options.columns = Some(value().parse().expect("a whole number")),
                 "--seconds" => options.seconds = Some(value().parse().expect("a number")),
-                _ => panic!("unknown option {name}"),
+                _ => return false,
             }
-        }
+            true
+        });
         options
     }
 }
@@ -137,10 +137,4 @@ impl Numbers {
         Rows::new(values, values.len() / self.columns, self.columns, self.columns)
             .expect("whole rows")
     }
-}
-
-/// Returns the CPU time of this thread in seconds.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

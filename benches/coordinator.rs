@@ -8,6 +8,8 @@
 //! milliseconds a chunk when ranks ship blocks of so many; then microseconds an order of one column while
 //! many wait, all of them in a row, or each other one of a resumed fold.
 
+mod shared;
+
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use headwater::fold::{Gram, Node, Partial, Rows, Statistic};
 use headwater::plan::Plan;
 use headwater::reducer::wire::{Coordinator, Outbox, Report, Worker};
 use headwater::reducer::{Blocks, Job, Policy, Portion, Reduction, Sourced};
-use rustix::time::{ClockId, clock_gettime};
+
+use shared::cpu_seconds;
 
 const COLUMNS: usize = 1023;
 const CHUNKS: u64 = 256;
@@ -121,10 +124,4 @@ fn timed<R>(work: impl FnOnce() -> R) -> f64 {
     let took = cpu_seconds() - start;
     black_box(result);
     took
-}
-
-/// The CPU time of this thread.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

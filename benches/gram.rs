@@ -8,6 +8,8 @@
 //! triangle: `columns * (columns + 1) * rows` for a chunk. `gram.py` measures other libraries.
 #![expect(unsafe_code, reason = "the peak is measured by a loop of bare instructions")]
 
+mod shared;
+
 use std::hint::black_box;
 
 use half::{bf16, f16};
@@ -15,7 +17,8 @@ use headwater::fold::gram::{Chunk, Kernel, Speed};
 use headwater::fold::{Gram, Rows, Statistic, Values};
 use headwater::random::{Purpose, Stream};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+
+use shared::{cpu_seconds, each_option};
 
 const CHUNK_ROWS: usize = 4096;
 
@@ -33,22 +36,19 @@ struct Options {
 impl Options {
     fn read() -> Self {
         let mut options = Self::default();
-        let mut arguments = std::env::args().skip(1);
-        while let Some(name) = arguments.next() {
-            let mut value = || arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
-            let number = |text: String| text.parse().expect("a whole number");
-            match name.as_str() {
-                // Cargo adds this option.
-                "--bench" => {}
+        let number = |text: String| text.parse().expect("a whole number");
+        each_option(|name, value| {
+            match name {
                 "--kernel" => options.kernel = Some(value()),
                 "--dtype" => options.dtype = Some(value()),
                 "--columns" => options.columns = Some(number(value())),
                 "--seconds" => options.seconds = Some(value().parse().expect("a number")),
                 "--block-rows" => options.block_rows = Some(number(value())),
                 "--block-columns" => options.block_columns = Some(number(value())),
-                _ => panic!("unknown option {name}"),
+                _ => return false,
             }
-        }
+            true
+        });
         options
     }
 
@@ -140,12 +140,6 @@ impl Numbers {
             ("bf16", self.bf16.as_slice().into()),
         ]
     }
-}
-
-/// Returns the CPU time of this thread in seconds.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Pins this thread to the first core that it may use.

@@ -31,13 +31,13 @@ RunIdentity = Mapping[str, Any]
 
 # A rank sends its report at once, and rank 0 its answer; so a connection has this long for it.
 _READ_TIMEOUT_SECONDS = 10.0
-# Rank 0 hears a rank at once; what does not say so within this time is something else.
-_HEARD_SECONDS = 5.0
+# Rank 0 acknowledges a report at once; what does not within this time is another program.
+_ACKNOWLEDGE_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
 _MAX_MESSAGE_BYTES = 1 << 20
 # Beyond one for each rank; the connection that has been silent for longest makes room for others.
 _MOST_STRANGERS = 64
-_RANK, _RANK_0, _HEARD = "a rank", "rank 0", "rank 0, which has heard a rank"
+_RANK, _RANK_0, _ACKNOWLEDGEMENT = "a rank", "rank 0", "rank 0, which has heard a rank"
 
 
 class JoinError(RuntimeError):
@@ -254,7 +254,7 @@ class _Gathering:
             self._close(connection)
             return ""
         assert report is not None, "otherwise there is a reason"
-        self._send(connection, {"proof": self._meeting.proof(_HEARD)})
+        self._send(connection, {"proof": self._meeting.proof(_ACKNOWLEDGEMENT)})
         del self._callers[connection]
         self._joined[connection] = report.rank
         return self._refusal(report)
@@ -368,8 +368,8 @@ def _refusal_of_rank_0(
         connection.sendall(message)
     except OSError:
         return None
-    answer = _read(connection, time.monotonic() + _HEARD_SECONDS)
-    if meeting.has_proof(answer, _HEARD):
+    answer = _read(connection, time.monotonic() + _ACKNOWLEDGE_SECONDS)
+    if meeting.has_proof(answer, _ACKNOWLEDGEMENT):
         answer = _read(connection, end + _READ_TIMEOUT_SECONDS)
     return str(answer.get("refusal", "")) if meeting.has_proof(answer, _RANK_0) else None
 
@@ -383,7 +383,7 @@ def _connect(rank: int, count: int, place: MeetingPlace, end: float) -> tuple[so
             if coordinator is not None:
                 found = address(coordinator)
                 left = max(end - time.monotonic(), 0.01)
-                connection = socket.create_connection(found, min(left, _HEARD_SECONDS))
+                connection = socket.create_connection(found, min(left, _ACKNOWLEDGE_SECONDS))
                 # Without a listener, a connection on one machine may meet itself.
                 if connection.getsockname() != connection.getpeername():
                     return connection, coordinator

@@ -29,8 +29,6 @@ MOMENT_SUMS = np.dtype(
 )
 EXACT_COUNTS = ("nulls", "nans", "negative_infinities", "positive_infinities", "finite")
 EXACT_FIGURES = ("sum", "mean", "sum_of_squares", "variance", "std")
-# The bytes of the two integers that follow the counts.
-EXACT_INTEGERS = 272 + 536
 MOMENT_FIGURES = ("shift", "mean", "variance", "std", "skewness", "kurtosis")
 OF_SIGN = np.dtype(
     [("zeros", COUNT), ("subnormals", COUNT), ("exponents", COUNT, 2046), ("infinities", COUNT)]
@@ -233,15 +231,15 @@ class ExactJob(Job):
     statistic = "exact"
 
     def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
-        integers = [("integers", f"V{EXACT_INTEGERS}")]
-        sums = np.frombuffer(core.whole(), [*((name, COUNT) for name in EXACT_COUNTS), *integers])
+        # Two integers of many words follow the counts of each column.
+        counts = np.frombuffer(core.whole(), COUNT).reshape(self.columns, -1)
+        figures = core.figures().reshape(self.columns, -1)
         fields = [(name, COUNT) for name in EXACT_COUNTS]
         exact = np.empty(self.columns, [*fields, *((name, NUMBER) for name in EXACT_FIGURES)])
-        for name in EXACT_COUNTS:
-            exact[name] = sums[name]
-        figures = core.figures().reshape(-1, len(EXACT_FIGURES))
-        for name, of in zip(EXACT_FIGURES, figures.T, strict=True):
-            exact[name] = of
+        for place, name in enumerate(EXACT_COUNTS):
+            exact[name] = counts[:, place]
+        for place, name in enumerate(EXACT_FIGURES):
+            exact[name] = figures[:, place]
         return exact
 
 

@@ -207,7 +207,7 @@ fn labels(metadata: &Metadata) -> BTreeSet<(u32, u32)> {
             found.extend(hide.iter().chain([column]).map(|&column| (task.anchor, column)));
         }
     }
-    for (_, table) in metadata.listed_labels() {
+    for (_, table) in metadata.label_tables() {
         let columns = 0..metadata.tables[table as usize].columns.len() as u32;
         found.extend(columns.map(|column| (table, column)));
     }

@@ -68,7 +68,7 @@ pub(super) fn row_seeds(
     all.retain(|&(database, table)| {
         let Database { summaries, store, .. } = &databases[database];
         summaries.iter().all(|summary| summary.relation.table != table)
-            && store.metadata().listed_labels().all(|(_, labels)| labels != table)
+            && store.metadata().label_tables().all(|(_, labels)| labels != table)
     });
     let name = |&(database, table): &(usize, u32)| full_name(&databases[database], table);
     let names: Vec<String> = all.iter().map(name).collect();
@@ -111,7 +111,7 @@ fn full_name(database: &Database, table: u32) -> String {
 fn refuse_labels(databases: &[Database], wanted: &str) -> Result<()> {
     for database in databases {
         let metadata = database.store.metadata();
-        for (task, table) in metadata.listed_labels() {
+        for (task, table) in metadata.label_tables() {
             if find("table", wanted, &[full_name(database, table)]).is_ok() {
                 return Err(Error::invalid(format!(
                     "pools: expected a table without labels, found {wanted:?}, whose rows are the labels of \

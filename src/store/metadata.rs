@@ -489,8 +489,8 @@ impl Metadata {
         (summary.relation as usize) < self.relations.len()
     }
 
-    /// Returns the tasks whose labels are the rows of a table of the store, each with the number of that table.
-    pub fn listed_labels(&self) -> impl Iterator<Item = (&TaskMetadata, u32)> {
+    /// Returns the tables whose rows are labels, by number, each after its task.
+    pub fn label_tables(&self) -> impl Iterator<Item = (&TaskMetadata, u32)> {
         let has_horizon = |task: &&TaskMetadata| {
             matches!(task.target, TargetMetadata::Derived { horizon_us: Some(_), .. })
         };

@@ -9,7 +9,7 @@ import headwater
 from samplers import SETTINGS, same, sampler
 
 
-def test_jax_names_the_greatest_chunk_that_all_shards_begin_at():
+def test_jax_names_the_greatest_chunk_rows_that_divide_all_shards():
     jax = pytest.importorskip("headwater.jax", reason="JAX is not installed")
     assert [jax._divisor([9, 18], limit) for limit in (2, 5, 8)] == [1, 3, 3]
     assert [jax._divisor([12, 18], limit) for limit in (1, 4, 5)] == [1, 3, 3]

@@ -72,7 +72,7 @@ def test_a_tree_sum_of_another_number_of_leaves_is_refused(folded, rows, message
             added({"a": jnp.zeros(good), "b": wrong})
 
 
-def test_one_process_has_all_leaves_unless_it_says_otherwise():
+def test_one_process_has_all_leaves_by_default():
     total = TreeSum(3)
     assert total.numbers == range(3)
     for number in total.numbers:

@@ -333,9 +333,9 @@ def test_a_silent_program_at_an_old_address_keeps_no_rank_waiting(tmp_path, capf
     )
 
 
-def test_a_rank_reads_its_answer_and_not_what_follows():
+def test_reading_a_message_leaves_the_next_one():
     heard, rank_0 = (
-        json.dumps({"proof": meeting().proof(rollcall._HEARD)}),
+        json.dumps({"proof": meeting().proof(rollcall._ACKNOWLEDGEMENT)}),
         meeting().proof("rank 0"),
     )
     answer = json.dumps({"proof": rank_0, "refusal": ""})
@@ -385,7 +385,7 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_rank_takes_no_answer_but_that_of_its_rank_0(name, stays, monkeypatch):
-    monkeypatch.setattr(rollcall, "_HEARD_SECONDS", 0.5)
+    monkeypatch.setattr(rollcall, "_ACKNOWLEDGE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer():

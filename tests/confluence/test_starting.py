@@ -86,7 +86,7 @@ def told(monkeypatch, capsys, *arguments):
     return capsys.readouterr().err
 
 
-def test_a_limit_in_time_taken_over_from_a_run_is_told(monkeypatch, capsys, tmp_path):
+def test_an_inherited_visible_until_is_told(monkeypatch, capsys, tmp_path):
     cells, out = tmp_path / "cells", tmp_path / "out"
     cells.mkdir()
     text = config.load(None, LIMITED).to_toml()

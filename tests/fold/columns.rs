@@ -476,7 +476,7 @@ fn exact_sums_of_the_greatest_and_the_least_numbers_keep_every_bit() {
 }
 
 #[test]
-fn p6_exact_sums_that_no_numbers_have_are_rejected() {
+fn p6_impossible_exact_sums_are_rejected() {
     let exact = Exact::new(2).unwrap();
     let values = [f64::MAX, 1.0, -f64::MAX, 2.0, f64::MAX, f64::NAN];
     let good = exact.encode(&exact.leaf(&Rows::new(values.as_slice(), 3, 2, 2).unwrap()).unwrap());

@@ -149,7 +149,7 @@ fn pools_that_cannot_be_are_rejected_by_name() {
 }
 
 #[test]
-fn a_pool_without_seeds_is_rejected_by_what_would_give_it_some() {
+fn a_pool_without_seeds_is_rejected_with_a_remedy() {
     let table = |name: &str| {
         format!(
             "[[table]]\nname = \"{name}\"\nkey = \"id\"\ntime = {{ column = \"at\" }}\n\

@@ -53,7 +53,7 @@ fn masked_cells_of(store: Arc<Store>, least: u64) -> u64 {
     assert!(!times.is_empty());
     let labels = labels(store.metadata());
     assert!(!labels.is_empty());
-    let rows_of_labels: Vec<i32> = (store.metadata().listed_labels())
+    let rows_of_labels: Vec<i32> = (store.metadata().label_tables())
         .flat_map(|(_, table)| &store.metadata().tables[table as usize].columns)
         .map(|column| column.index as i32)
         .collect();
