@@ -225,7 +225,7 @@ class Bench:
             else:
                 ends["success" if status == 0 else "error" if status == 1 else "abort"] += 1
         print("|", *(f"{cell} |" for cell in [self.name, kind[0], calls, faults, *ends.values()]),
-              len(broken), "|")  # fmt: skip
+              len(broken), "|", flush=True)  # fmt: skip
         return broken
 
     def broken(self, status: int | None, message: str, kind) -> str | None:
