@@ -12,7 +12,7 @@ The tests run in copies of the repository, so the working tree is never changed.
 from __future__ import annotations
 
 import argparse
-import contextlib
+import json
 import os
 import queue
 import shutil
@@ -28,6 +28,7 @@ from mutations import Mutant, mutants
 from record import accepted, check, is_chosen, report
 
 ROOT = Path(__file__).parents[2]
+_SERVER = Path(__file__).parent / "server.py"
 RECORD = Path(__file__).parent / "survivors.md"
 _TWIN = ["tests/confluence/test_twin.py::test_the_model_equals_its_twin"]
 _RECORDED = ["tests/confluence/test_optimizer.py", "-k", "recorded"]
@@ -132,7 +133,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._running: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[str] | None = None
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
         for name in ("python", "tests"):
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -161,25 +162,23 @@ class Copy:
             path.write_text(before)
 
     def _pytest(self, tests: list[str], seconds: float) -> bool:
-        options = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
-        self._running = process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *tests],
-            cwd=self._folder, env=self._environment, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            return process.wait(seconds) == 0
-        except subprocess.TimeoutExpired:
-            return False
-        finally:
-            self.stop()
-            process.wait()
+        if self._server is None:
+            self._server = subprocess.Popen(
+                [sys.executable, "-W", "ignore", _SERVER],
+                cwd=self._folder, env=self._environment, start_new_session=True, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(json.dumps({"tests": tests, "seconds": seconds}) + "\n")
+        self._server.stdin.flush()
+        return self._server.stdout.readline() == "0\n"
 
     def stop(self) -> None:
-        """Ends the tests that run, and all processes that they started."""
-        if self._running is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._running.pid, signal.SIGKILL)
+        """Ends the server, and with it the tests that run."""
+        if self._server is not None:
+            self._server.terminate()
+            self._server.wait()
 
 
 def chosen(file: str, share: int) -> list[Mutant]:
