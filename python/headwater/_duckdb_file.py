@@ -56,8 +56,16 @@ def open_source(path: str) -> DuckDbFile:
                 "; close the connections to the file, or pass tables of the open connection: "
                 "{'orders': connection.table('orders')}"
             )
-        raise DataError(f"DuckDB file {path}: {error}{advice}") from error
+        raise _fault(error, f"DuckDB file {path}", advice) from error
     return DuckDbFile(path, connection)
+
+
+def _fault(error: Exception, what: str, advice: str = "") -> Exception:
+    """Returns the error of this package for one of DuckDB's."""
+    import duckdb
+
+    kind = MemoryError if isinstance(error, duckdb.OutOfMemoryException) else DataError
+    return kind(f"{what}: {error}{advice}")
 
 
 class DuckDbFile:
@@ -82,6 +90,10 @@ class DuckDbFile:
 
     def tables(self) -> list[Declared]:
         """Returns the tables and views."""
+        with self._own_errors():
+            return self._tables()
+
+    def _tables(self) -> list[Declared]:
         found = self._connection.execute(
             "SELECT schema_name, table_name, false, sql FROM duckdb_tables() "
             "WHERE NOT internal AND NOT temporary AND database_name = current_database() "
@@ -128,10 +140,11 @@ class DuckDbFile:
 
     def rows(self, table: str, columns: list[str]) -> pyarrow.RecordBatchReader:
         """Returns columns of a table, with the rows in an order that does not depend on them."""
-        self._check(table)
         order = ""
-        if table in self._views:
-            names = self._types(self._connection.cursor(), table)
+        with self._own_errors():
+            self._check(table)
+            names = self._types(self._connection.cursor(), table) if table in self._views else {}
+        if names:
             texts = ", ".join(f"CAST({quoted([name])} AS VARCHAR)" for name in names)
             order = f"ORDER BY {texts}"
         return self._query(table, columns, order)
@@ -167,6 +180,16 @@ class DuckDbFile:
             # What DuckDB cannot write as JSON cannot be judged.
             return None, set()
 
+    @contextlib.contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        """Raises errors of this package for those of DuckDB."""
+        import duckdb
+
+        try:
+            yield
+        except duckdb.Error as error:
+            raise _fault(error, self.description) from error
+
     def interrupt(self) -> None:
         """Ends the queries that run; called from another thread."""
         for connection in list(self._running):
@@ -185,14 +208,14 @@ class DuckDbFile:
             self._running.discard(connection)
             connection.close()
 
-        def fault(error: Exception) -> DataError:
+        def fault(error: Exception) -> Exception:
             advice = ""
             if isinstance(error, duckdb.PermissionException):
                 advice = (
                     "; a view may read no files, because other programs may change them meanwhile: "
                     "write its rows to a table"
                 )
-            return DataError(f"{self.description}: table {table!r}: {error}{advice}")
+            return _fault(error, f"{self.description}: table {table!r}", advice)
 
         self._running.add(connection)
         try:

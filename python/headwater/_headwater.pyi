@@ -455,7 +455,11 @@ class Store:
         """
 
     def text_embeddings(self) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors.
+
+        Like those of columns, relations and categories, it is read-only, and a part of the mapped
+        store: it takes no memory of its own.
+        """
 
     def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
         """Returns the vector of a text.

@@ -29,10 +29,11 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from headwater._headwater import DataError, SchemaError
+from headwater._headwater import DataError, IoError, SchemaError
 from headwater._sql_calls import PREPARED, Calls, folded
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow
 
     from headwater._headwater import SqlTables
@@ -56,10 +57,18 @@ class Engine:
                 "pip install duckdb pyarrow"
             ) from error
         self._tables = tables
-        self._error_type = duckdb.Error
         self._copied: set[tuple[str, str]] = set()
         self._is_stopped = False
-        self._connection = duckdb.connect(
+        try:
+            self._connection = self._connect(scratch)
+            self._calls = Calls(self._connection)
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError(f"DuckDB has too little memory to start: {error}") from error
+
+    def _connect(self, scratch: str | os.PathLike[str]) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        connection = duckdb.connect(
             ":memory:",
             config={
                 "threads": 1,
@@ -69,14 +78,14 @@ class Engine:
                 "temp_directory": os.fspath(scratch),
             },
         )
-        self._connection.execute("SET enable_progress_bar = false")
+        connection.execute("SET enable_progress_bar = false")
         # The setting belongs to an extension that a build of DuckDB may lack; without it DuckDB
         # rejects times with a zone, which alone need the setting.
         with contextlib.suppress(duckdb.Error):
-            self._connection.execute("SET TimeZone = 'UTC'")
-        self._connection.execute("SET enable_external_access = false")
-        self._connection.execute("SET lock_configuration = true")
-        self._calls = Calls(self._connection)
+            connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        return connection
 
     def interrupt(self) -> None:
         """Ends the running query; called from another thread."""
@@ -101,7 +110,11 @@ class Engine:
             DataError: The query of a declared task refuses the data.
             SchemaError: DuckDB rejects the query, the query reads other tables than the source's,
                 or its rows could change from run to run.
+            MemoryError: DuckDB has too little memory for the query.
+            IoError: DuckDB cannot write what does not fit into memory.
         """
+        import duckdb
+
         try:
             if [str(part.type) for part in self._connection.extract_statements(query)] != [
                 "StatementType.SELECT"
@@ -120,7 +133,11 @@ class Engine:
             rows = self._connection.sql("FROM headwater_query ORDER BY CAST(COLUMNS(*) AS VARCHAR)")
             self._go_on()
             return rows.to_arrow_reader(8192)
-        except (self._error_type, ValueError) as error:
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError(f"DuckDB has too little memory for the query: {error}") from error
+        except duckdb.IOException as error:
+            raise IoError(f"DuckDB cannot go on with the query: {error}") from error
+        except (duckdb.Error, ValueError) as error:
             # The query of a declared task fails with a message of its own.
             _, is_own, message = str(error).partition("headwater: ")
             if is_own:

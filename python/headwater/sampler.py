@@ -72,8 +72,9 @@ class Sampler(Streams):
         neighbor_budget: The most parents, and the most children, that a row brings in, for walk
             "breadth".
         permutations: Return `col_perm`, `out_perm` and `in_perm`, orders of the cells for models
-            that skip empty tiles of their masks; without them, a batch is smaller and made sooner.
-        row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
+            that skip empty tiles of their masks; a batch is then larger and takes longer.
+        row_order: The order of `out_perm` and `in_perm`, with `permutations`: "walk" or
+            "cuthill-mckee".
         aggregates: Which rows have the store's aggregates of their children as cells: "near" is the
             seed and its parents, "all" the seed and every row reached as a parent, "none" no row.
         visible_until: The latest observation time, for evaluations that may know nothing later: a
@@ -130,7 +131,7 @@ class Sampler(Streams):
         children: Literal["uniform", "latest"] | None = None,
         max_hops: int | None = None,
         neighbor_budget: int | None = None,
-        permutations: bool = True,
+        permutations: bool = False,
         mask_share: float = 0.0,
         mask_most: int | None = None,
         mask_texts: bool | None = None,
@@ -349,7 +350,10 @@ class Sampler(Streams):
         return self._stores[database].categorical_embeddings()
 
     def text_embeddings(self, database: int = 0) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None if the store has none."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None if the store has none.
+
+        It is read-only, and a part of the mapped store.
+        """
         return self._stores[database].text_embeddings()
 
     def database_metadata(self, database: int = 0) -> dict[str, Any]:

@@ -122,7 +122,6 @@ impl<'a> Replay<'a> {
             shape: Shape {
                 batch_size: SEEDS as u32,
                 compact: true,
-                permutations: false,
                 texts: Texts::Global,
                 ..Settings::default().shape
             },

@@ -1,12 +1,11 @@
 //! Makes NumPy arrays that share the buffers of a batch.
-#![expect(unsafe_code, reason = "NumPy borrows memory that a Python object owns; see the call")]
 
 use half::f16;
-use numpy::ndarray::{ArrayViewD, IxDyn};
-use numpy::{Element, PyArrayDyn, PyArrayMethods};
+use numpy::Element;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::objects::lent;
 use crate::error::{Error, Result};
 use crate::tensor::{Dtype, Tensor, Tensors};
 
@@ -18,16 +17,16 @@ struct BatchMemory(Box<dyn Tensors>);
 pub(super) fn arrays(py: Python<'_>, batch: impl Tensors + 'static) -> PyResult<Bound<'_, PyDict>> {
     let memory = Bound::new(py, BatchMemory(Box::new(batch)))?;
     let arrays = PyDict::new(py);
-    for (tensor, bytes) in memory.get().0.all() {
+    for (place, (tensor, _)) in memory.get().0.all().into_iter().enumerate() {
         let array = match tensor.dtype {
-            Dtype::Int8 => array::<i8>(&memory, tensor, bytes)?,
-            Dtype::UInt8 => array::<u8>(&memory, tensor, bytes)?,
-            Dtype::UInt16 => array::<u16>(&memory, tensor, bytes)?,
-            Dtype::Int32 => array::<i32>(&memory, tensor, bytes)?,
-            Dtype::UInt32 => array::<u32>(&memory, tensor, bytes)?,
-            Dtype::Int64 => array::<i64>(&memory, tensor, bytes)?,
-            Dtype::Float16 => array::<f16>(&memory, tensor, bytes)?,
-            Dtype::Float32 => array::<f32>(&memory, tensor, bytes)?,
+            Dtype::Int8 => array::<i8>(&memory, place, tensor)?,
+            Dtype::UInt8 => array::<u8>(&memory, place, tensor)?,
+            Dtype::UInt16 => array::<u16>(&memory, place, tensor)?,
+            Dtype::Int32 => array::<i32>(&memory, place, tensor)?,
+            Dtype::UInt32 => array::<u32>(&memory, place, tensor)?,
+            Dtype::Int64 => array::<i64>(&memory, place, tensor)?,
+            Dtype::Float16 => array::<f16>(&memory, place, tensor)?,
+            Dtype::Float32 => array::<f32>(&memory, place, tensor)?,
         };
         arrays.set_item(tensor.name, array)?;
     }
@@ -36,15 +35,13 @@ pub(super) fn arrays(py: Python<'_>, batch: impl Tensors + 'static) -> PyResult<
 
 fn array<'py, T: Element + bytemuck::Pod>(
     memory: &Bound<'py, BatchMemory>,
+    place: usize,
     tensor: &Tensor,
-    bytes: &[u8],
 ) -> Result<Bound<'py, PyAny>> {
-    let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("{}: {e}", tensor.name));
-    let values: &[T] = bytemuck::try_cast_slice(bytes).map_err(|e| wrong(&e))?;
-    let view = ArrayViewD::from_shape(IxDyn(&tensor.shape), values).map_err(|e| wrong(&e))?;
-    // SAFETY: `memory` owns the bytes, and the array keeps `memory` alive. Nothing writes to the bytes,
-    // and the array is marked as read-only before any other code has it.
-    let array = unsafe { PyArrayDyn::borrow_from_array(&view, memory.clone().into_any()) };
-    array.readwrite().make_nonwriteable();
-    Ok(array.into_any())
+    let array = lent(memory, &tensor.shape, |memory| {
+        let (_, bytes) = memory.0.all().swap_remove(place);
+        bytemuck::try_cast_slice::<u8, T>(bytes)
+            .map_err(|e| Error::invalid(format!("{}: {e}", tensor.name)))
+    });
+    Ok(array?.into_any())
 }

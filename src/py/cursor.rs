@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use super::objects::to_bytes;
 use crate::plan::{Cursor as PlanCursor, Setting};
 
 /// A position in the sequence of a plan, and the plan that it belongs to.
@@ -41,7 +42,7 @@ impl Cursor {
 
     /// Returns the bytes of the cursor; equal cursors have equal bytes.
     fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.0.encode()?))
+        to_bytes(py, &self.0.encode()?)
     }
 
     /// The kind of sequence, such as "sampler".

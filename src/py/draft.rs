@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
+use super::objects::to_text;
 use super::prepare::open_source;
 use super::work::{self, Calls};
 use crate::prepare::draft::draft;
@@ -12,13 +14,13 @@ use crate::prepare::source::{database_name, select};
 /// Drafts a schema file from the names, types and values of a source.
 #[pyfunction]
 #[pyo3(signature = (source, name = None, *, tables = None, cell_tasks = false))]
-pub(super) fn draft_schema(
-    py: Python<'_>,
-    source: &Bound<'_, PyAny>,
+pub(super) fn draft_schema<'py>(
+    py: Python<'py>,
+    source: &Bound<'py, PyAny>,
     name: Option<String>,
     tables: Option<Vec<String>>,
     cell_tasks: bool,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyString>> {
     let calls = Calls::default();
     let path = source.extract::<PathBuf>().ok();
     let name = name.or_else(|| path.as_deref().map(database_name));
@@ -29,5 +31,6 @@ pub(super) fn draft_schema(
     }
     let drafted = work::run(py, &calls, || draft(&*source, name, &|_table| calls.check()))?;
     let drafted = calls.settle(py, drafted)?;
-    Ok(if cell_tasks { drafted.render() } else { drafted.without_cell_tasks().render() })
+    let drafted = if cell_tasks { drafted } else { drafted.without_cell_tasks() };
+    to_text(py, &drafted.render())
 }

@@ -5,6 +5,7 @@ use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use super::objects::to_text;
 use super::work::Calls;
 use crate::error::{Error, Result};
 use crate::prepare::embed::Embedder;
@@ -39,7 +40,8 @@ impl<'a> CallableEmbedder<'a> {
     }
 
     fn call(&self, py: Python<'_>, texts: &[&str], vectors: &mut [f16]) -> PyResult<()> {
-        let found = self.function.call1(py, (PyList::new(py, texts)?,))?;
+        let given = texts.iter().map(|text| to_text(py, text)).collect::<PyResult<Vec<_>>>()?;
+        let found = self.function.call1(py, (PyList::new(py, given)?,))?;
         let options = PyDict::new(py);
         options.set_item("dtype", "float16")?;
         let found = py.import("numpy")?.call_method("asarray", (found,), Some(&options))?;

@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 use super::arguments::{Argument, in_range, speed_of, split_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
+use super::objects::{Drawn, drawn};
 use super::{Whole, to_python};
 use crate::error::{Error, Result};
 use crate::events::{
@@ -119,12 +120,13 @@ impl EventsCore {
     }
 
     /// Returns a token row as an HTML page and as text.
-    fn draw(&self, py: Python<'_>, split: &str, index: Whole) -> PyResult<(String, String)> {
+    fn draw<'py>(&self, py: Python<'py>, split: &str, index: Whole) -> PyResult<Drawn<'py>> {
         let (split, index) = (split_of(split)?, in_range("index", index.0)?);
-        Ok(py.detach(|| {
+        let (page, text) = py.detach(|| {
             let picture = TokenPicture::new(&self.0, split, index)?;
             Ok::<_, Error>((picture.page(), picture.text()))
-        })?)
+        })?;
+        drawn(py, &page, &text)
     }
 
     /// Moves the stream of a split to a row.

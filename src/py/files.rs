@@ -1,11 +1,12 @@
 //! Files that are written completely or not at all, and locks of folders.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
+use super::objects::to_bytes;
 use crate::durable::{self, Disk};
 use crate::files;
 use crate::view::save_page;
@@ -18,8 +19,8 @@ pub(super) fn write_file(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult
 
 /// Reads a file; refuses a pipe, a device and a folder at once.
 #[pyfunction]
-pub(super) fn read_file(py: Python<'_>, path: PathBuf) -> PyResult<Cow<'static, [u8]>> {
-    Ok(py.detach(|| files::read_file(&path)).map(Cow::Owned)?)
+pub(super) fn read_file(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    to_bytes(py, &py.detach(|| files::read_file(&path))?)
 }
 
 /// Writes a page that `draw` returned; replaces an earlier page, but no other file.

@@ -20,6 +20,7 @@ mod keys;
 mod labels;
 mod launcher;
 mod matrix;
+mod objects;
 mod prepare;
 mod reduce;
 mod sampler;
@@ -89,7 +90,7 @@ mod _headwater {
 fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text =
         serde_json::to_string(value).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
-    py.import("json")?.call_method1("loads", (text,))
+    py.import("json")?.call_method1("loads", (objects::to_text(py, &text)?,))
 }
 
 /// Returns the JSON of a Python object.

@@ -12,6 +12,7 @@ use super::Whole;
 use super::arguments::{Argument, Arguments, thread_count};
 use super::folds::{AnyReduction, AnyStream, Stop, SumJob, open, reduction};
 use super::matrix::Matrix;
+use super::objects::to_bytes;
 use super::work::{self, Calls};
 use crate::bytes::{Digest, copied};
 use crate::durable::{Disk, write_file};
@@ -313,12 +314,4 @@ pub(super) fn sum_leaf<'py>(
     let bytes: Vec<&[u8]> = bytes.collect::<PyResult<_>>()?;
     let portion = py.detach(|| leaf_portion(&job, &sums, leaf, &bytes))?;
     to_bytes(py, &portion)
-}
-
-/// Copies bytes to Python; raises `MemoryError` when there is no memory.
-fn to_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    PyBytes::new_with(py, bytes.len(), |room| {
-        room.copy_from_slice(bytes);
-        Ok(())
-    })
 }

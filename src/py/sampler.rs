@@ -11,6 +11,7 @@ use super::Whole;
 use super::arguments::{Argument, in_range, speed_of, split_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
+use super::objects::{Drawn, drawn, to_bytes};
 use super::store::Store as PyStore;
 use crate::days::DAY_US;
 use crate::error::{Error, Result};
@@ -305,14 +306,15 @@ impl SamplerCore {
     }
 
     /// Returns the context of a seed as an HTML page and as text.
-    fn draw(&self, py: Python<'_>, task: &str, seed_index: Whole) -> PyResult<(String, String)> {
+    fn draw<'py>(&self, py: Python<'py>, task: &str, seed_index: Whole) -> PyResult<Drawn<'py>> {
         let seed_index = in_range("seed_index", seed_index.0)?;
         let stores = self.0.stores().map(Arc::clone).collect();
-        Ok(py.detach(|| {
+        let (page, text) = py.detach(|| {
             let settings = self.0.settings().clone();
             let picture = ContextPicture::new(stores, settings, task, seed_index)?;
             Ok::<_, Error>((picture.page()?, picture.view().text()))
-        })?)
+        })?;
+        drawn(py, &page, &text)
     }
 
     /// Returns the cursor after the last batch that was taken.
@@ -401,7 +403,7 @@ impl Evaluation {
 
     /// Returns the cursor after the last batch that was taken.
     fn cursor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.with_pass(py, |pass| pass.cursor().encode())?))
+        to_bytes(py, &self.with_pass(py, |pass| pass.cursor().encode())?)
     }
 
     /// Writes the cursor to a file, completely or not at all.

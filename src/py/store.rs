@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::f16;
-use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use numpy::{PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
+use super::objects::{lent, to_array, to_text};
 use super::work::{self, Calls};
 use super::{Whole, to_python, type_name};
 use crate::error::{Error, Result};
@@ -56,25 +57,31 @@ impl Store {
     }
 
     /// Returns the vectors of the column names, float16 [C, D_t].
-    fn column_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
-        self.matrix(py, self.0.column_embeddings()?)
+    fn column_embeddings<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArrayDyn<f16>>> {
+        vectors(slf, DiskStore::column_embeddings)
     }
 
     /// Returns the vectors of the relations' names, and then of the summaries without parents, float16
     /// [relations, D_t].
-    fn relation_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
-        self.matrix(py, self.0.relation_embeddings()?)
+    fn relation_embeddings<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArrayDyn<f16>>> {
+        vectors(slf, DiskStore::relation_embeddings)
     }
 
     /// Returns the vectors of the categories, float16 [Vc, D_t].
-    fn categorical_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
-        self.matrix(py, self.0.categorical_embeddings()?)
+    fn categorical_embeddings<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f16>>> {
+        vectors(slf, DiskStore::categorical_embeddings)
     }
 
     /// Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors.
-    fn text_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray2<f16>>>> {
-        let vectors = py.detach(|| self.0.text_embeddings())?;
-        vectors.map(|vectors| self.matrix(py, vectors)).transpose()
+    fn text_embeddings<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<Option<Bound<'py, PyArrayDyn<f16>>>> {
+        // Verified without the lock of the interpreter, for it takes seconds for gigabytes.
+        let store = &slf.get().0;
+        let has_vectors = slf.py().detach(|| Ok::<_, Error>(store.text_embeddings()?.is_some()))?;
+        has_vectors.then(|| vectors(slf, text_vectors)).transpose()
     }
 
     /// Returns the vector of a text, float16 [D_t]; None if texts have no vectors.
@@ -84,20 +91,20 @@ impl Store {
         index: Whole,
     ) -> PyResult<Option<Bound<'py, PyArray1<f16>>>> {
         let index = check_index(&index, self.0.metadata().embedding.text_count, "text")?;
-        Ok(self.0.text_embedding(index)?.map(|vector| PyArray1::from_slice(py, vector)))
+        self.0.text_embedding(index)?.map(|vector| to_array(py, vector)).transpose()
     }
 
     /// Returns the characters of a text.
-    fn text(&self, index: Whole) -> PyResult<&str> {
+    fn text<'py>(&self, py: Python<'py>, index: Whole) -> PyResult<Bound<'py, PyString>> {
         let index = check_index(&index, self.0.metadata().embedding.text_count, "text")?;
-        Ok(self.0.text(index)?)
+        to_text(py, self.0.text(index)?)
     }
 
     /// Returns the name of a category.
-    fn category(&self, index: Whole) -> PyResult<&str> {
+    fn category<'py>(&self, py: Python<'py>, index: Whole) -> PyResult<Bound<'py, PyString>> {
         let count = self.0.metadata().embedding.category_count;
         let index = check_index(&index, count, "category")?;
-        Ok(self.0.category(index)?)
+        to_text(py, self.0.category(index)?)
     }
 
     /// Returns the pairs of a task with what = "link", in the order of its seeds, which are the rows of
@@ -204,12 +211,6 @@ impl Store {
 }
 
 impl Store {
-    fn matrix<'py>(&self, py: Python<'py>, vectors: &[f16]) -> PyResult<Bound<'py, PyArray2<f16>>> {
-        let dimension = self.0.metadata().embedding.dimension as usize;
-        let rows = vectors.len().checked_div(dimension).unwrap_or_default();
-        PyArray1::from_slice(py, vectors).reshape([rows, dimension])
-    }
-
     fn view<'py>(&self, py: Python<'py>, table: &Table, row: u32) -> PyResult<Bound<'py, PyDict>> {
         let record = table.row(row)?;
         let cells = PyDict::new(py);
@@ -253,7 +254,7 @@ impl Store {
             }
             if std::ptr::eq(parent, table) {
                 let rows = relation.children(row)?.rows()?;
-                children.set_item(&name, PyArray1::from_slice(py, rows))?;
+                children.set_item(&name, to_array(py, rows)?)?;
             }
         }
         Ok((parents, children))
@@ -271,14 +272,28 @@ impl Store {
             Cell::Identifier => true.into_pyobject(py)?.to_owned().into_any(),
             Cell::Boolean(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
             Cell::Timestamp(time) => timestamp(py, time)?,
-            Cell::Categorical(index) => self.0.category(index)?.into_pyobject(py)?.into_any(),
-            Cell::Text(index) => self.0.text(index)?.into_pyobject(py)?.into_any(),
+            Cell::Categorical(index) => to_text(py, self.0.category(index)?)?.into_any(),
+            Cell::Text(index) => to_text(py, self.0.text(index)?)?.into_any(),
             Cell::Numerical(score) => {
                 let value = column.stats.number(score).unwrap_or(f64::from(score));
                 value.into_pyobject(py)?.into_any()
             }
         }))
     }
+}
+
+fn text_vectors(store: &DiskStore) -> Result<&[f16]> {
+    Ok(store.text_embeddings()?.unwrap_or_default())
+}
+
+/// Returns vectors of a store, which the array shares.
+fn vectors<'py>(
+    store: &Bound<'py, Store>,
+    of: impl for<'a> Fn(&'a DiskStore) -> Result<&'a [f16]>,
+) -> PyResult<Bound<'py, PyArrayDyn<f16>>> {
+    let dimension = store.get().0.metadata().embedding.dimension as usize;
+    let rows = of(&store.get().0)?.len().checked_div(dimension).unwrap_or_default();
+    Ok(lent(store, &[rows, dimension], |store| of(&store.0))?)
 }
 
 /// Returns the Python module of tables and tasks.

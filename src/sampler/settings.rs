@@ -179,7 +179,7 @@ impl Default for Settings {
                 sequence_length: 1024,
                 max_rows: 208,
                 compact: false,
-                permutations: true,
+                permutations: false,
                 texts: Texts::Batch(Vec::new()),
             },
         }

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from child_processes import listening
 from confluence import config, peers, rollcall, training
 from confluence.config import ConfigError
 from confluence.meeting_place import AddressFile, KnownAddress
@@ -232,6 +233,8 @@ def test_a_rank_that_is_killed_or_stopped_is_named_and_ends_the_run(sign, reason
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
     try:
         wait_for_step(ranks[0], out, 2)
+        # At 127.0.0.1 alone, neither the roll call nor JAX nor gloo at all addresses.
+        assert {address for rank in ranks for address in listening(rank.pid)} == {"0100007F"}
         start = time.monotonic()
         ranks[1].send_signal(sign)
         _, error = ranks[0].communicate(timeout=SOON_SECONDS)

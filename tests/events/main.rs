@@ -1,5 +1,7 @@
 //! Event stores and token rows, through the public API.
 
+#[path = "../shared/allocations.rs"]
+mod allocations;
 #[path = "../../fuzz/fuzz_targets/edits.rs"]
 #[allow(dead_code, reason = "the fuzz targets use all of it")]
 mod edits;

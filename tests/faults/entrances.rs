@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::given::{
-    HEADWATER, REDUCE, csv, cursor, draft, empty, event_store, folded, large_csv, large_matrix,
-    large_parquet, large_pings, large_sqlite, matrix, old_store, page, parquet, parts, pings,
-    prepared, spool, sqlite, store, summary, worked,
+    HEADWATER, REDUCE, compressed_csv, csv, cursor, draft, empty, event_store, folded, large_csv,
+    large_matrix, large_parquet, large_pings, large_sqlite, matrix, old_store, page, parquet,
+    parts, pings, prepared, spool, sqlite, store, summary, worked,
 };
 
 /// A command in a folder, and what it makes there.
@@ -152,6 +152,10 @@ pub(crate) const ENTRANCES: &[Entrance] = &[
         .makes(&["db"])
         .then(FORCE)
         .says(untimed),
+    Entrance::new("prepare of CSV, compressed", HEADWATER, PREPARE, compressed_csv)
+        .makes(&["db"])
+        .then(FORCE)
+        .says(untimed),
     Entrance::new("prepare --force", HEADWATER, FORCE, old_store).makes(&["db"]).says(untimed),
     Entrance::new(
         "prepare of Parquet",
@@ -211,6 +215,54 @@ pub(crate) const ENTRANCES: &[Entrance] = &[
         parquet,
     )
     .makes(&["m.json"])
+    .says(unmeasured),
+    Entrance::new(
+        "histogram",
+        REDUCE,
+        "histogram --input x.npy --out s.json --edges 0 1 2 --threads 1 --chunk-rows 8",
+        matrix,
+    )
+    .makes(&["s.json"])
+    .says(unmeasured),
+    Entrance::new(
+        "exponents",
+        REDUCE,
+        "exponents --input x.npy --out s.json --threads 1 --chunk-rows 8",
+        matrix,
+    )
+    .makes(&["s.json"])
+    .says(unmeasured),
+    Entrance::new(
+        "distinct",
+        REDUCE,
+        "distinct --input x.npy --out s.json --threads 1 --chunk-rows 8",
+        matrix,
+    )
+    .makes(&["s.json"])
+    .says(unmeasured),
+    Entrance::new(
+        "top",
+        REDUCE,
+        "top --input x.npy --out s.json --column 1 --threads 1 --chunk-rows 8",
+        matrix,
+    )
+    .makes(&["s.json"])
+    .says(unmeasured),
+    Entrance::new(
+        "exact",
+        REDUCE,
+        "exact --input x.npy --out s.json --threads 1 --chunk-rows 8",
+        matrix,
+    )
+    .makes(&["s.json"])
+    .says(unmeasured),
+    Entrance::new(
+        "cross",
+        REDUCE,
+        "cross --input x.npy --with x.npy --out c.npy --threads 1 --chunk-rows 8",
+        matrix,
+    )
+    .makes(&["c.npy", "c.json"])
     .says(unmeasured),
     Entrance::new("manifest", REDUCE, "manifest --input x.npy --out x.json", matrix)
         .makes(&["x.json"])

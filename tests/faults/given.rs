@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -54,6 +55,23 @@ fn orders(count: u32) -> impl Iterator<Item = Order> {
 
 pub(crate) fn csv(folder: &Path) {
     write_csv(folder, 12, 40);
+}
+
+/// As [`csv`], with one file compressed by gzip and one by zstd.
+pub(crate) fn compressed_csv(folder: &Path) {
+    csv(folder);
+    let [orders, customers] = ["orders", "customers"].map(|name| {
+        let path = folder.join(format!("data/{name}.csv"));
+        let bytes = fs::read(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        bytes
+    });
+    let file = File::create(folder.join("data/orders.csv.gz")).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+    encoder.write_all(&orders).unwrap();
+    encoder.finish().unwrap();
+    let compressed = zstd::encode_all(&*customers, 0).unwrap();
+    fs::write(folder.join("data/customers.csv.zst"), compressed).unwrap();
 }
 
 pub(crate) fn large_csv(folder: &Path) {

@@ -268,7 +268,12 @@ fn masks_are_those_of_the_sampled_batch() {
 
 fn check_masks(workshop: &Workshop, task: &str, seed_indexes: &[&str], has_padding: bool) {
     let store = Arc::new(Store::open(&workshop.path("db")).unwrap());
-    let shape = Shape { batch_size: 1, texts: Texts::Global, ..Settings::default().shape };
+    let shape = Shape {
+        batch_size: 1,
+        permutations: true,
+        texts: Texts::Global,
+        ..Settings::default().shape
+    };
     let cells = shape.sequence_length as usize;
     let settings = Settings { shape, ..Settings::default() };
     let assignment = Assignment::new(0, 1).unwrap();

@@ -70,3 +70,16 @@ def saved_by(program, processes, devices_each, out, *arguments, seconds):
     programs = [[_JOINING + program, process, *shared] for process in range(processes)]
     run_each(programs, out, seconds=seconds, JAX_PLATFORMS="cpu", XLA_FLAGS=flags)
     return [dict(np.load(f"{out}-{process}.npz")) for process in range(processes)]
+
+
+def listening(process):
+    """Returns the addresses at which a process listens, as Linux writes them."""
+    folder = Path("/proc") / str(process)
+    opened = {os.readlink(link) for link in (folder / "fd").iterdir()}
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in (folder / "net" / name).read_text().splitlines()[1:]
+    ]
+    # Of a line: the address and port, the state (0A: it listens), the socket.
+    return {of[1].split(":")[0] for of in lines if of[3] == "0A" and f"socket:[{of[9]}]" in opened}

@@ -3,8 +3,10 @@
 import datetime
 import decimal
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -140,3 +142,32 @@ def test_p6_the_checksums_of_parquet_pages_are_verified(tmp_path):
     assert done.returncode != 0
     assert "t.parquet" in done.stderr
     assert not (tmp_path / "m.json").exists()
+
+
+def test_the_parquet_projects_own_files_are_read_or_refused(tmp_path):
+    """Good, bad and encrypted ones, from a checkout of apache/parquet-testing."""
+    name = "HEADWATER_PARQUET_TESTING"
+    if name not in os.environ:
+        pytest.skip(f"{name} does not name a checkout of apache/parquet-testing")
+    files = sorted(Path(os.environ[name]).glob("*data/*.parquet*"))
+    assert len(files) >= 60
+    headwater_command = Path(sys.executable).parent / "headwater"
+    limit = ["sh", "-c", 'ulimit -v 3000000 && exec timeout 60 "$@"', "sh", headwater_command]
+    for file in files:
+        # By a name that ends in .parquet: some are encrypted, and named so.
+        given = tmp_path / "t.parquet"
+        given.write_bytes(file.read_bytes())
+        schema, out = tmp_path / "schema.toml", tmp_path / "db"
+        for words in (
+            ["schema", given, "--out", schema],
+            ["prepare", given, "--schema", schema, "--out", out, "--dimension", 8],
+        ):
+            run = subprocess.run([*limit, *map(str, words)], capture_output=True, text=True)
+            assert run.returncode in (0, 1), f"{file}: {run.returncode}: {run.stderr}"
+            for word in ("panicked", "Traceback", "internal error"):
+                assert word not in run.stderr, f"{file}: {run.stderr}"
+            if run.returncode == 1:
+                assert run.stderr.startswith("headwater"), f"{file}: {run.stderr}"
+                break
+        schema.unlink(missing_ok=True)
+        shutil.rmtree(out, ignore_errors=True)

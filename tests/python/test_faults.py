@@ -10,6 +10,7 @@ import pytest
 
 import headwater
 from shop import SCHEMA, customers, orders, write_csv
+from test_sql import SQL_TASK
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -30,6 +31,7 @@ def test_any_call_of_the_package_may_fail(tmp_path):
     for name, golden in [("store", "store-v3-small"), ("events", "events-v1-small")]:
         shutil.copytree(ROOT / "checkpoints" / golden, base / name)
     (base / "schema.toml").write_text(SCHEMA)
+    (base / "sql.toml").write_text(SCHEMA + SQL_TASK)
     (base / "data").mkdir()
     write_csv(base / "data", {"customers": customers(), "orders": orders(50)})
     count = os.environ.get("HEADWATER_FAULTS", FEW).replace("all", str(10**9))

@@ -56,6 +56,8 @@ def test_p2_p4_killed_twenty_times_and_resumed_with_other_ranks(store_path, tmp_
     last = max(step for step, _ in steps_of(killed)) + 10
     assert exit_status(train(store_path, killed, 2, 3, last)) == 0
     assert exit_status(train(store_path, tmp_path / "whole", 1, 3, last)) == 0
+    # Of twenty killed writers of the cursor nothing is left.
+    assert {path.name for path in killed.iterdir()} == {"cursor", "log"}
     whole = dict(steps_of(tmp_path / "whole"))
     assert whole.keys() == set(range(last))
     killed_steps = steps_of(killed)

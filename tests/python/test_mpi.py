@@ -231,6 +231,9 @@ def test_p2_p4_a_killed_job_resumes_with_other_ranks(tmp_path, long_fold, victim
     said = done(mpirun(2, *arguments, *kept))
     assert said["digest"] == digest
     assert said["resumed_nodes"] > 0
+    # Nothing else is left of the killed ones.
+    files = sorted(path.suffix or path.name for path in (tmp_path / "ck").iterdir())
+    assert files in ([".lock", ".portion"], [".lock", ".portion", ".portion"])
 
 
 def test_sigterm_ends_all_ranks_and_keeps_a_checkpoint(tmp_path, long_fold):

@@ -42,9 +42,6 @@ def test_a_batch_has_the_tensors_of_the_format(store_path):
         "row_hop": ("uint16", (b, r)),
         "row_relation": ("int32", (b, r)),
         "row_direction": ("uint8", (b, r)),
-        "col_perm": ("uint16", (b, s)),
-        "out_perm": ("uint16", (b, s)),
-        "in_perm": ("uint16", (b, s)),
         "target_pos": ("int32", (b,)),
         "seq_weight": ("float32", (b,)),
         "obs_time": ("int64", (b,)),
@@ -256,7 +253,7 @@ def test_a_pass_goes_on_at_its_cursor(store_path, tmp_path):
 
 def test_the_settings_have_the_defaults_of_the_page(store_path):
     told = {
-        "require_label": False, "compact": False, "permutations": True, "mask_share": 0.0,
+        "require_label": False, "compact": False, "permutations": False, "mask_share": 0.0,
         "staleness_days": 0, "keep_future_cells": False,
     }  # fmt: skip
     with headwater.Sampler(store_path) as plain, headwater.Sampler(store_path, **told) as other:
@@ -281,12 +278,12 @@ def test_a_notebook_shows_the_seeds_of_each_task(store_path):
 
 
 def test_a_batch_without_permutations_is_smaller(store_path):
-    with sampler(store_path) as running, sampler(store_path, permutations=False) as fewer:
+    with sampler(store_path, permutations=True) as running, sampler(store_path) as fewer:
         all_, some = running.next_train_batch(), fewer.next_train_batch()
         assert set(all_) - set(some) == {"col_perm", "out_perm", "in_perm"}
         assert all(np.array_equal(all_[name], some[name]) for name in some)
     with pytest.raises(headwater.InvalidArgument, match="row_order: expected .walk."):
-        sampler(store_path, permutations=False, row_order="cuthill-mckee")
+        sampler(store_path, row_order="cuthill-mckee")
 
 
 # JAX warns of every fork, if a test in this process has loaded it.

@@ -259,13 +259,18 @@ def test_without_duckdb_the_message_names_the_packages(schema, tmp_path, shop_fo
     assert 'task "spending"' in caught.value.__notes__[0]
 
 
-def test_a_long_query_is_interrupted(tmp_path, shop_folder):
-    """Ctrl-C interrupts DuckDB, whose query would take hours."""
+@pytest.mark.parametrize("slow", [
+    # DuckDB would run it for hours.
+    "FROM orders, range(1000000000) AS r(n) GROUP BY customer_id",
+    # Some ten seconds, most of them spent in checking what the query calls.
+    f"FROM orders WHERE customer_id NOT IN ({', '.join(map(str, range(200_000)))}) "
+    "GROUP BY customer_id",
+], ids=["many rows", "many constants"])  # fmt: skip
+def test_a_long_query_is_interrupted(slow, tmp_path, shop_folder):
     import signal
     import time
 
     schema = tmp_path / "schema.toml"
-    slow = "FROM orders, range(1000000000) AS r(n) GROUP BY customer_id"
     schema.write_text((SCHEMA + SQL_TASK).replace("FROM orders GROUP BY customer_id", slow))
     code = "import sys, headwater; headwater.prepare(*sys.argv[1:])"
     arguments = [shop_folder, schema, tmp_path / "db"]
@@ -278,7 +283,7 @@ def test_a_long_query_is_interrupted(tmp_path, shop_folder):
         process.send_signal(signal.SIGINT)
         sent = time.monotonic()
         errors = process.communicate(timeout=30)[1]
-        assert time.monotonic() - sent < 2
+        assert time.monotonic() - sent < 5
     finally:
         process.kill()
         process.communicate()

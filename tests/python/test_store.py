@@ -45,10 +45,15 @@ def test_embeddings_are_float16_arrays(store):
     assert store.text(0) == "customer 0"
 
 
-def test_arrays_outlive_the_store_and_are_copies(store_path):
-    columns = headwater.Store(store_path).column_embeddings()
-    columns[:] = 0
-    assert headwater.Store(store_path).column_embeddings().any()
+def test_vectors_are_the_stores_own_and_outlive_it(store_path):
+    store = headwater.Store(store_path)
+    vectors = store.text_embeddings()
+    assert np.shares_memory(vectors, store.text_embeddings())
+    expected = vectors.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        vectors[:] = 0
+    del store
+    np.testing.assert_array_equal(vectors, expected)
 
 
 def test_a_row_has_its_cells_and_neighbours(store):

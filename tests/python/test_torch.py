@@ -59,7 +59,8 @@ def test_p6_a_state_of_another_plan_is_refused(store_path):
 
 
 def test_tensors_equal_the_arrays_in_types_valid_as_indices(store_path):
-    with sampler(store_path) as running, sampler(store_path) as plain:
+    orders = {"permutations": True}
+    with sampler(store_path, **orders) as running, sampler(store_path, **orders) as plain:
         tensors, arrays = next(iter(loader(running))), plain.next_train_batch()
         assert tensors.keys() == arrays.keys()
         for name, tensor in tensors.items():

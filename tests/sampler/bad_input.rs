@@ -68,7 +68,7 @@ fn the_default_settings_are_those_of_the_documents() {
     let Settings { seed, split, shape, walk, .. } = Settings::default();
     assert_eq!((seed, split.seed), (42, 123));
     assert_eq!((shape.batch_size, shape.sequence_length, shape.max_rows), (32, 1024, 208));
-    assert!(!shape.compact && shape.permutations);
+    assert!(!shape.compact && !shape.permutations);
     assert_eq!(walk, Walk::Priority { child_width: 16, children: Children::Uniform });
 }
 

@@ -1,5 +1,6 @@
 //! The sampler's promises, over random databases, settings and histories.
 
+#[path = "../shared/allocations.rs"]
 mod allocations;
 mod audit;
 mod bad_input;

@@ -64,7 +64,7 @@ pub(super) struct BenchArgs {
     /// [default: batch].
     #[arg(long, value_enum)]
     texts: Option<TextVectors>,
-    /// The order of out_perm and in_perm [default: walk].
+    /// Make the orders of the cells, out_perm and in_perm in this order of rows [default: make none].
     #[arg(long, value_enum)]
     row_order: Option<Order>,
 }
@@ -243,7 +243,7 @@ impl BenchArgs {
                 sequence_length: self.sequence_length.unwrap_or(default.shape.sequence_length),
                 max_rows: self.max_rows.unwrap_or(default.shape.max_rows),
                 compact: self.compact,
-                permutations: true,
+                permutations: self.row_order.is_some(),
                 texts: match self.texts {
                     None | Some(TextVectors::Batch) => Texts::Batch(Vec::new()),
                     Some(TextVectors::Global) => Texts::Global,
