@@ -73,7 +73,7 @@ def saved_by(program, processes, devices_each, out, *arguments, seconds):
 
 
 def listening(process):
-    """Returns the addresses at which a process listens, as Linux writes them."""
+    """Returns the addresses of IPv4 at which a process listens, as Linux writes them."""
     folder = Path("/proc") / str(process)
     opened = {os.readlink(link) for link in (folder / "fd").iterdir()}
     lines = [
@@ -82,4 +82,6 @@ def listening(process):
         for line in (folder / "net" / name).read_text().splitlines()[1:]
     ]
     # Of a line: the address and port, the state (0A: it listens), the socket.
-    return {of[1].split(":")[0] for of in lines if of[3] == "0A" and f"socket:[{of[9]}]" in opened}
+    found = [of[1] for of in lines if of[3] == "0A" and f"socket:[{of[9]}]" in opened]
+    # An address of IPv6 ends with that of IPv4 for which it stands.
+    return {address.split(":")[0][-8:] for address in found}

@@ -25,6 +25,8 @@ import numpy.ma
 import pyarrow  # noqa: F401
 
 import headwater
+import headwater._duckdb_file
+import headwater._sql
 from headwater.reduce import GramJob, Reduction, Worker
 
 PATIENCE_SECONDS = 30
@@ -64,10 +66,13 @@ KINDS = [
     ("no large memory once", 3, 12, LARGE, False),
 ]
 MEMORY = 3
-#: How the standard libraries of Rust and C end a process without memory for a small thing.
+#: How the standard libraries of Rust, C and C++, the last below DuckDB, end a process without
+#: memory for a small thing.
 ABORTS = [
-    (-signal.SIGABRT, "memory allocation of"),
-    (127, "cannot allocate memory for thread-local data: ABORT"),
+    "memory allocation of",
+    "cannot allocate memory for thread-local data: ABORT",
+    "std::bad_alloc",
+    "Rust cannot catch foreign exceptions",
 ]
 
 library = ctypes.CDLL(None)
@@ -303,7 +308,7 @@ class Bench:
         for word in ["panick", "Panic", "Traceback", "internal error", "Fatal"]:
             if word in message:
                 return f"a panic, by the word {word!r}"
-        is_abort = any(status == end and words in message for end, words in ABORTS)
+        is_abort = status in (-signal.SIGABRT, 127) and any(words in message for words in ABORTS)
         may_abort = kind[1] == MEMORY and kind[3] < LARGE
         if status not in (0, 1) and not (is_abort and may_abort):
             return f"it ended with {status}"

@@ -480,7 +480,7 @@ def test_other_python_threads_run_while_a_batch_is_made(store_path):
 
     thread = threading.Thread(target=work)
     large = {"default_batch_size": 16_384, "num_prefetch": 0, "num_threads": 1}
-    with sampler(store_path, row_order="cuthill-mckee", **large) as running:
+    with sampler(store_path, permutations=True, row_order="cuthill-mckee", **large) as running:
         running.next_train_batch()
         thread.start()
         inside = 0
