@@ -308,7 +308,9 @@ class Sampler(Streams):
         return self._core.sample(task, [key_text(key) for key in keys], times)
 
     def draw(self, task: str, seed_index: int, path: Path | None = None) -> Page:
-        """Draws the context of a seed, with this sampler's settings.
+        """Draws the context of a seed as the first epoch has it, with this sampler's settings.
+
+        With `mask_share` the page shows which cells are masked.
 
         Args:
             task: The task, as "task" or "database/task".

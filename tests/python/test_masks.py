@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,18 @@ def test_masks_are_those_of_the_twin(request, store, texts, share, most):
                     of_labels += int(np.isin(batch["column_ids"][row], rows_of_labels).sum())
     assert seen > 50
     assert (of_labels > 50) == (store == "listed_store")
+
+
+def test_a_drawn_context_shows_which_cells_are_masked(store_path):
+    settings = {"default_batch_size": 1, "default_sequence_length": 64, "max_rows": 16}
+    masked = {"mask_share": 0.5, "mask_most": 16, "mask_texts": True}
+    with headwater.Sampler(store_path, tasks=["price"], **settings, **masked) as sampler:
+        pages = [sampler.draw("price", seed).html for seed in range(20)]
+    counts = [page.count('class="cell masked"') for page in pages]
+    assert any(counts)
+    for page, count in zip(pages, counts, strict=True):
+        assert re.search(rf"<b>{count}</b> cells? masked beside the target", page)
+    with headwater.Sampler(store_path, tasks=["price"], **settings) as sampler:
+        page = sampler.draw("price", 0).html
+        assert 'class="cell masked"' not in page
+        assert "masked beside the target" not in page

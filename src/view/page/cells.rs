@@ -25,6 +25,8 @@ enum State {
     /// The task hides the value in the seed row.
     Hidden,
     Target,
+    /// The sampler masks the cell, for pretraining.
+    Masked,
     /// The cell is past the end of the sequence.
     Cut,
 }
@@ -34,6 +36,7 @@ impl DrawnCell {
         let state = match &view.value {
             _ if at >= sequence.length => State::Cut,
             _ if Some(at) == sequence.target => State::Target,
+            _ if sequence.is_masked(at) => State::Masked,
             None => State::Null,
             Some(_) if sequence.is_null[at] == 1 && is_hidden => State::Hidden,
             Some(_) if sequence.is_null[at] == 1 => State::Later,
@@ -71,6 +74,9 @@ impl DrawnCell {
                 )
             }
             State::Target => format!("the target\ncell {at}; the model sees a mask in its place"),
+            State::Masked => {
+                format!("{value}\ncell {at}; masked in the first epoch: the model sees a mask")
+            }
             State::Cut => format!("{value}\nnot in the sequence, which ends before it"),
         };
         let title = escape(&format!("{column} ({semantic}): {remark}"));
@@ -89,6 +95,7 @@ impl DrawnCell {
             State::Later => (" later", format!("NULL, {KNOWN_LATER}")),
             State::Hidden => (" later", format!("NULL, {HIDDEN_BY_TASK}")),
             State::Target => (" target", "hidden".to_owned()),
+            State::Masked => (" masked", value),
             State::Cut => (" cut", value),
         };
         format!(

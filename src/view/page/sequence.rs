@@ -11,6 +11,7 @@ pub(super) struct Sequence<'a> {
     seq_row_ids: &'a [u16],
     pub column_ids: &'a [i32],
     pub is_null: &'a [u8],
+    is_masked: Option<&'a [u8]>,
     fk_adj: &'a [u8],
     rows_max: usize,
     pub col_perm: &'a [u16],
@@ -33,6 +34,7 @@ impl<'a> Sequence<'a> {
             seq_row_ids: tensor(batch, "seq_row_ids")?,
             column_ids: tensor(batch, "column_ids")?,
             is_null: tensor(batch, "is_null")?,
+            is_masked: batch.get("is_masked"),
             fk_adj,
             rows_max: fk_adj.len().isqrt(),
             col_perm: tensor(batch, "col_perm")?,
@@ -56,6 +58,16 @@ impl<'a> Sequence<'a> {
     /// Whether the row at `child` refers to the one at `parent`.
     pub(super) fn refers(&self, child: usize, parent: usize) -> bool {
         self.fk_adj[child * self.rows_max + parent] == 1
+    }
+
+    /// Whether a cell of the sequence is masked, beside the target.
+    pub(super) fn is_masked(&self, cell: usize) -> bool {
+        self.is_masked.is_some_and(|masked| masked[cell] == 1)
+    }
+
+    /// Returns the number of masked cells, if the sampler masks cells.
+    pub(super) fn masked(&self) -> Option<u64> {
+        Some(self.is_masked?.iter().map(|&masked| u64::from(masked)).sum())
     }
 
     /// Returns the number of padding cells.
