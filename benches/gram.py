@@ -1,26 +1,34 @@
-"""Compares the Gram kernels with OpenBLAS's dsyrk, in turns, on one core.
+"""Compares the Gram kernels with other libraries' dsyrk, in turns, on one core.
 
-    python benches/gram.py --record benches/record/NAME.json
+    python benches/gram.py [--library NAME=FILE ...] [--record FILE]
 
-Needs numpy, cargo and scipy, which brings OpenBLAS. Each round measures headwater and OpenBLAS for
-every number of columns k. Figures are medians over the rounds, in operations per second of CPU
-time, with k (k + 1) operations per row. Ratios are medians of the ratios of each round. OpenBLAS
-runs with the kernel of its own choice and with two given kernels; `ratio` is to the fastest.
-Rows of 32 bits are widened for OpenBLAS, because it has no kernel that sums them in 64 bits.
+Needs numpy, cargo and scipy, which brings OpenBLAS. `--library` adds a shared library with the
+functions of CBLAS, such as mkl=libmkl_rt.so.2 or blis=libblis.so.4; MKL is measured in each of its
+reproducible modes as well. Each round measures headwater and the others for every number of columns
+k. Figures are medians over the rounds, in operations per second of CPU time, with k (k + 1)
+operations per row. Ratios are medians of the ratios of each round. OpenBLAS runs with the kernel of
+its own choice and with given kernels that this processor has; `ratio` is to the fastest of them.
+Rows of 32 bits are widened for the others, because they have no kernel that sums them in 64 bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import dataclasses
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,8 +38,47 @@ TARGETS = {
     "f64": {64: 1.5, 256: 1.4, 1024: 1.25, 2048: 1.2},
     "f32": dict.fromkeys(COLUMNS, 1.5),
 }
-# The kernels of OpenBLAS that are measured; "" is its own choice.
-CORE_TYPES = ("", "SkylakeX", "SapphireRapids")
+CPU_FLAGS = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+HAS_AVX512 = "avx512f" in CPU_FLAGS
+# Of CBLAS: rows one after the other, the upper triangle, no transposition.
+COLUMN_MAJOR, UPPER, AS_IT_IS = 102, 121, 111
+
+
+@dataclasses.dataclass(frozen=True)
+class Rival:
+    """A library beside headwater, in a process of its own: it chooses its kernel once."""
+
+    name: str
+    environment: dict[str, str]
+    # A library with the functions of CBLAS; none: the OpenBLAS of SciPy.
+    library: str = ""
+
+    def turn(self, dtype: str, columns: int, seconds: float) -> float:
+        """Measures it once."""
+        command = [sys.executable, __file__, "--turn", dtype, str(columns), str(seconds)]
+        done = subprocess.run(
+            [*command, self.library], check=True, stdout=subprocess.PIPE, text=True,
+            env=os.environ | self.environment,
+        )  # fmt: skip
+        return float(done.stdout)
+
+
+def rivals(libraries: dict[str, str]) -> list[Rival]:
+    """Returns those that this processor can run, OpenBLAS with its own choice first."""
+    core_types = ["", "Haswell", *(["SkylakeX", "SapphireRapids"] if HAS_AVX512 else [])]
+    found = [
+        Rival(f"openblas {core}", {"OPENBLAS_NUM_THREADS": "1"} | {"OPENBLAS_CORETYPE": core})
+        for core in core_types
+    ]
+    for name, file in libraries.items():
+        modes = [""]
+        if name == "mkl":
+            modes += ["COMPATIBLE", "AVX2,STRICT", *(["AVX512,STRICT"] if HAS_AVX512 else [])]
+        for mode in modes:
+            one_thread = {"MKL_NUM_THREADS": "1", "BLIS_NUM_THREADS": "1"}
+            reproducible = {"MKL_CBWR": mode} if mode else {}
+            found.append(Rival(f"{name} {mode}".rstrip(), one_thread | reproducible, file))
+    return found
 
 
 def build() -> str:
@@ -64,34 +111,48 @@ def two_kernels_at_once(bench: str, kernel: str, dtype: str, columns: int, secon
     return statistics.mean(turn.result()["gflops"] for turn in turns)
 
 
-def openblas_turn(core_type: str, dtype: str, columns: int, seconds: float) -> float:
-    """Measures OpenBLAS in a new process, because a process chooses its kernel once."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    if core_type:
-        environment["OPENBLAS_CORETYPE"] = core_type
-    command = [sys.executable, __file__, "--turn", dtype, str(columns), str(seconds)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    return float(done.stdout)
+Product = Callable[[npt.NDArray[np.float64], npt.NDArray[np.float64]], None]
 
 
-def dsyrk_speed(dtype: str, columns: int, seconds: float) -> float:
+def product_of(library: str) -> Product:
+    """Returns the function that adds x^T x to sums: that of a library, or of SciPy's OpenBLAS."""
+    if not library:
+        from scipy.linalg.blas import dsyrk
+
+        def by_scipy(x: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> None:
+            dsyrk(1.0, x.T, beta=1.0, c=sums, overwrite_c=1)
+
+        return by_scipy
+    # In view of all that it loads itself.
+    loaded = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    one = ctypes.c_double(1)
+
+    def by_cblas(x: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> None:
+        rows, k = x.shape
+        # The rows are the columns of a matrix [k, rows].
+        order = [COLUMN_MAJOR, UPPER, AS_IT_IS, k, rows]
+        pointers: list[Any] = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, sums)]
+        loaded.cblas_dsyrk(*order, one, pointers[0], k, one, pointers[1], k)
+
+    return by_cblas
+
+
+def dsyrk_speed(dtype: str, columns: int, seconds: float, library: str) -> float:
     """Returns 10^9 operations per second of CPU time of dsyrk on a chunk."""
-    import numpy
-    from scipy.linalg.blas import dsyrk
-
-    rows = numpy.random.default_rng(1).uniform(-1, 1, (CHUNK_ROWS, columns))
+    product = product_of(library)
+    rows = np.random.default_rng(1).uniform(-1, 1, (CHUNK_ROWS, columns))
     rows = rows.astype(dtype.replace("f", "float"))
-    wide = numpy.empty((CHUNK_ROWS, columns))
-    sums = numpy.zeros((columns, columns), order="F")
+    wide = rows if rows.dtype == np.float64 else np.empty((CHUNK_ROWS, columns))
+    sums = np.zeros((columns, columns), order="F")
 
     def one_chunk() -> None:
-        if rows.dtype == wide.dtype:
-            dsyrk(1.0, rows.T, c=sums, overwrite_c=1)
-        else:
-            numpy.copyto(wide, rows)
-            dsyrk(1.0, wide.T, c=sums, overwrite_c=1)
+        if wide is not rows:
+            np.copyto(wide, rows)
+        product(wide, sums)
 
     one_chunk()
+    expected = rows.astype(np.float64).T @ rows.astype(np.float64)
+    np.testing.assert_allclose(np.triu(sums), np.triu(expected), rtol=1e-9, atol=1e-6)
     chunks, took, start = 0, 0.0, time.thread_time()
     while took < seconds:
         one_chunk()
@@ -100,15 +161,17 @@ def dsyrk_speed(dtype: str, columns: int, seconds: float) -> float:
     return columns * (columns + 1) * CHUNK_ROWS * chunks / took / 1e9
 
 
-def measure(bench: str, rounds: int, seconds: float, kernels: list[str]) -> list[dict[str, object]]:
+def measure(
+    bench: str, rounds: int, seconds: float, kernels: list[str], others: list[Rival]
+) -> list[dict[str, object]]:
     """Measures all cases in turns; returns their medians."""
     cases = [(dtype, columns) for dtype in TARGETS for columns in COLUMNS]
     found: dict[tuple[str, int, str], list[float]] = {}
     for _ in range(rounds):
         for dtype, columns in cases:
-            for core_type in CORE_TYPES:
-                speed = openblas_turn(core_type, dtype, columns, seconds)
-                found.setdefault((dtype, columns, f"openblas {core_type}"), []).append(speed)
+            for other in others:
+                speed = other.turn(dtype, columns, seconds)
+                found.setdefault((dtype, columns, other.name), []).append(speed)
             for kernel in kernels:
                 case = kernel_turn(bench, kernel, dtype, columns, seconds)
                 for name in ("gflops", "peak_gflops", "share_of_peak"):
@@ -137,19 +200,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2, help="CPU time of a turn")
-    parser.add_argument("--kernels", nargs="+", default=["avx512", "avx2"])
+    kernels = ["avx512", "avx2"] if HAS_AVX512 else ["avx2"]
+    parser.add_argument("--kernels", nargs="+", default=kernels)
+    parser.add_argument("--library", nargs="+", default=[], metavar="NAME=FILE")
     parser.add_argument("--record", type=Path, help="write the figures here")
-    parser.add_argument("--turn", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--turn", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if options.turn:
-        dtype, columns, seconds = options.turn
-        print(dsyrk_speed(dtype, int(columns), float(seconds)))
+        dtype, columns, seconds, library = options.turn
+        print(dsyrk_speed(dtype, int(columns), float(seconds), library))
         return
     import scipy
 
-    heading = prepare.heading("Gram kernels beside OpenBLAS")
-    cases = measure(build(), options.rounds, options.seconds, options.kernels)
+    heading = prepare.heading("Gram kernels beside OpenBLAS and other libraries")
+    others = rivals(dict(library.split("=", 1) for library in options.library))
+    cases = measure(build(), options.rounds, options.seconds, options.kernels, others)
     record = {
         **heading,
         "scipy": scipy.__version__,

@@ -86,7 +86,8 @@ def shared_pages(store: Path) -> dict[str, float]:
 def tiles(store: Path, row_order: str) -> dict[str, float]:
     """Returns the share of the attention masks' tiles that are not empty, for an order of rows."""
     shares: dict[str, list[float]] = {"out": [], "in": []}
-    with headwater.Sampler(store, num_prefetch=0, permutations=True, row_order=row_order) as sampler:
+    orders = {"permutations": True, "row_order": row_order}
+    with headwater.Sampler(store, num_prefetch=0, **orders) as sampler:
         for _ in range(16):
             batch = sampler.next_train_batch()
             for sequence in range(0, 32, 4):

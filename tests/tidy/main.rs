@@ -291,7 +291,7 @@ fn unsafe_lives_in_its_seams() {
         "src/fold/gram/avx2.rs",
         "src/fold/gram/avx512.rs",
         "src/py/arrow_source.rs",
-        "src/py/batch.rs",
+        "src/py/objects.rs",
         "src/map.rs",
         "src/mpi.rs",
     ];
