@@ -99,6 +99,37 @@ impl Claim {
     }
 }
 
+/// The right of one process to a piece of work. It ends with the process, also when the process is killed.
+///
+/// It is the lock of an empty file, which is removed when the lease is dropped; a killed process leaves
+/// the file to the next. A file system without locks gives the lease to all who ask.
+#[derive(Debug)]
+pub struct Lease {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Lease {
+    /// Takes the lease whose file is at `path`, without waiting; `None` if another process has it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn of(path: &Path) -> Result<Option<Self>> {
+        let file = open_to_lock(path).map_err(|e| Error::io(path, "opening", e))?;
+        let is_mine = try_lock(&file).map_err(|e| Error::io(path, "locking", e))?
+            // The process that had it may have removed the file before it was locked here.
+            && is_at(&file, path).map_err(|e| Error::io(path, "examining", e))?;
+        Ok(is_mine.then(|| Self { path: path.to_owned(), _locked: file }))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // While it is locked, so that no other process has it already. Left there, it would do no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// Opens a file only to lock it; another user's read-only file is enough.
 fn open_to_lock(path: &Path) -> io::Result<File> {
     let unwritable = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];

@@ -10,6 +10,7 @@ mod coordinator;
 mod cursor;
 mod drive;
 mod job;
+mod leases;
 mod leaves;
 mod matrices;
 mod message;

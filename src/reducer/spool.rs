@@ -26,6 +26,8 @@ const PLAN_OFFSET: usize = 4 + 32;
 /// The names of the cursors: `rank-1-of-3.cursor`.
 const CURSOR_PREFIX: &str = "rank-";
 const CURSOR_SUFFIX: &str = ".cursor";
+/// The ends of the names of leases: `block-000000000001.lease`.
+const LEASE_SUFFIX: &str = ".lease";
 
 const ENVELOPE: Envelope = Envelope {
     name: "spool's plan",
@@ -76,7 +78,7 @@ pub struct Spool {
     same_data: bool,
 }
 
-/// The callbacks of [`Spool::work`].
+/// The callbacks of [`Spool::work`] and [`Spool::share`].
 pub struct WorkHooks<'a> {
     /// Receives the progress of each block.
     pub progress: &'a dyn Progress,
@@ -86,12 +88,12 @@ pub struct WorkHooks<'a> {
     pub notice: &'a dyn Fn(&Error),
 }
 
-/// The outcome of [`Spool::work`].
+/// The outcome of [`Spool::work`] and [`Spool::share`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldedBlocks {
-    /// The number of blocks of this rank.
+    /// The number of blocks of this rank; without ranks, of the job.
     pub blocks: u64,
-    /// The number of blocks that were folded already.
+    /// The number of them that this process has not folded.
     pub resumed: u64,
 }
 
@@ -171,6 +173,7 @@ impl Spool {
     pub fn is_own(name: &str) -> bool {
         [DESCRIPTION, PLAN, Claim::FILE].contains(&name)
             || series().number_of(name).is_some()
+            || leases().number_of(name).is_some()
             || (name.starts_with(CURSOR_PREFIX) && name.ends_with(CURSOR_SUFFIX))
     }
 
@@ -281,7 +284,7 @@ impl Spool {
     }
 
     /// Whether the file of a block is present and undamaged.
-    fn is_folded<S: Source>(
+    pub(super) fn is_folded<S: Source>(
         &self,
         path: &Path,
         chunks: Range<u64>,
@@ -309,8 +312,13 @@ impl Spool {
         }
     }
 
-    fn path_of(&self, block: u64) -> PathBuf {
+    pub(super) fn path_of(&self, block: u64) -> PathBuf {
         self.folder.join(series().file_name(block))
+    }
+
+    /// The file of the lease of a block.
+    pub(super) fn lease_path(&self, block: u64) -> PathBuf {
+        self.folder.join(leases().file_name(block))
     }
 
     fn cursor_path(&self, assignment: Assignment) -> PathBuf {
@@ -353,6 +361,11 @@ fn decode_plan(bytes: &[u8]) -> Result<(u32, Digest, Plan)> {
 /// The series of block files.
 fn series() -> Series {
     Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
+}
+
+/// The series of the leases of blocks.
+fn leases() -> Series {
+    Series { suffix: LEASE_SUFFIX.to_owned(), ..series() }
 }
 
 /// Reads the nodes in the file of a block, and checks that they cover its chunks.
@@ -399,8 +412,8 @@ fn check_complete<S: Statistic>(
     }
     let some: Vec<String> = gaps.iter().flat_map(of_gap).take(8).map(|b| b.to_string()).collect();
     Err(Error::invalid(format!(
-        "{} of {} blocks are missing: {}{}; `headwater-reduce work --spool {} --rank 0 --of 1` folds \
-         them all; with --of W, each rank from 0 to W - 1 folds its part",
+        "{} of {} blocks are missing: {}{}; `headwater-reduce work --spool {}` folds them, in any number of \
+         processes",
         missing,
         blocks.count(),
         some.join(", "),

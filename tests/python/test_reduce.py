@@ -131,6 +131,32 @@ def test_p2_a_fold_killed_five_times_has_the_same_digest(tmp_path):
     assert kept in ([".lock", ".portion"], [".lock", ".portion", ".portion"])
 
 
+def test_p2_processes_without_ranks_share_a_spool_and_one_is_killed(tmp_path):
+    rows = np.random.default_rng(4).standard_normal((120_000, 200)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 64]
+    straight = done(*fold, "--threads", 1, "--out", tmp_path / "straight.npy")
+    spool = tmp_path / "S"
+    assert reduce(*fold, "--spool", spool, "--block-chunks", 16).returncode == 0
+    work = [REDUCE, "work", "--spool", spool, "--threads", 1]
+    children = [
+        subprocess.Popen([*map(str, work)], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    while not list(spool.glob("*.portion")):
+        time.sleep(0.002)
+    children[0].send_signal(signal.SIGKILL)
+    said = [child.communicate(timeout=120)[0] for child in children]
+    told = [json.loads(of) for of in said[1:]]
+    assert [of["blocks"] for of in told] == [118, 118]
+    assert told[0]["rank"] is None
+    again = done("work", "--spool", spool)
+    assert again["resumed_blocks"] == 118
+    folded = done("fold", "--spool", spool, "--out", tmp_path / "g.npy")
+    assert folded["digest"] == straight["digest"]
+    kinds = {path.suffix or path.name for path in spool.iterdir()}
+    assert kinds == {".json", ".plan", ".portion", ".lock"}
+
+
 def test_ctrl_c_keeps_a_checkpoint(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]

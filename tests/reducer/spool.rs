@@ -305,6 +305,80 @@ fn a_spool_tells_its_description_and_its_progress_and_knows_its_files() {
     }
 }
 
+/// Lets a process without a rank work; `stop` is asked before each block and before each chunk.
+fn share(of: &Folder, stop: &dyn Fn() -> bool) -> Result<FoldedBlocks> {
+    let hooks = WorkHooks { progress: &Silent, stop, notice: &|_| {} };
+    let spool = Spool::open(of.folder.path()).unwrap();
+    spool.share((&of.source.job, &of.source), &hooks)
+}
+
+fn leases(of: &Folder) -> usize {
+    files(of.folder.path()).iter().filter(|p| p.extension().is_some_and(|e| e == "lease")).count()
+}
+
+#[test]
+fn processes_without_ranks_fold_each_block_once() {
+    let of = Folder::new();
+    let here: u64 = std::thread::scope(|scope| {
+        let each: Vec<_> = (0..4).map(|_| scope.spawn(|| share(&of, &|| false).unwrap())).collect();
+        let folded = each.into_iter().map(|one| one.join().unwrap());
+        folded.map(|of| of.blocks - of.resumed).sum()
+    });
+    assert_eq!(here, CHUNKS);
+    assert_eq!(leases(&of), 0);
+    of.assert_right();
+}
+
+#[test]
+fn p2_without_ranks_the_block_of_a_killed_process_is_folded_by_another() {
+    let of = Folder::new();
+    // Killed ones leave the files of their leases.
+    for number in [0, 7] {
+        fs::write(of.path(&format!("block-{number:012}.lease")), "").unwrap();
+    }
+    // Another one, which lives, has block 3.
+    let path = of.path("block-000000000003.lease");
+    let lease = fs::File::create(path).unwrap();
+    lease.lock().unwrap();
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| share(&of, &|| false).unwrap());
+        while files(of.folder.path()).len() < CHUNKS as usize - 1 || leases(&of) > 1 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!working.is_finished());
+        assert!(!of.path(&block(3)).exists());
+        drop(lease);
+        assert_eq!(working.join().unwrap(), FoldedBlocks { blocks: CHUNKS, resumed: 0 });
+    });
+    assert_eq!(leases(&of), 0);
+    of.assert_right();
+}
+
+#[test]
+fn p6_without_ranks_a_damaged_block_is_folded_again() {
+    let of = Folder::new();
+    share(&of, &|| false).unwrap();
+    let whole = fs::read(of.path(&block(5))).unwrap();
+    fs::write(of.path(&block(5)), &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(share(&of, &|| false).unwrap().resumed, CHUNKS - 1);
+    assert!(fs::read(of.path(&block(5))).unwrap() == whole);
+}
+
+#[test]
+fn a_process_without_a_rank_stops_between_blocks_and_goes_on() {
+    let of = Folder::new();
+    let asked = Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        // Once for each block that could be there, then twice for each that is folded.
+        asked.get() > CHUNKS + 10
+    };
+    let error = share(&of, &stop).unwrap_err();
+    assert_interrupted(&error, "interrupted after 5 blocks of this process, which are kept");
+    assert_eq!(share(&of, &|| false).unwrap().resumed, 5);
+    of.assert_right();
+}
+
 #[test]
 fn p6_a_spool_of_another_job_is_refused() {
     let of = Folder::new();

@@ -26,21 +26,24 @@ use crate::view::words::count;
 /// The default number of chunks of a block.
 const BLOCK_CHUNKS: u64 = 64;
 
-/// Fold the blocks of one rank of a job that --spool wrote.
+/// Fold the blocks of a job that --spool wrote.
 ///
-/// It skips blocks that are folded already: stop it at any time and run it again, also with another
-/// --of.
+/// Any number of processes may do this, on all machines that see the folder, and begin and end at any
+/// time. Each folds blocks that no other has begun, and ends when none is missing; the block of a process
+/// that was killed is folded by another. With --rank and --of it folds the blocks of one rank alone.
+/// Blocks that are folded already are skipped.
 #[derive(Args)]
 pub(super) struct WorkArgs {
     /// The folder of the job.
     #[arg(long, value_name = "FOLDER")]
     spool: PathBuf,
-    /// The rank of this process, from 0 on.
-    #[arg(long, value_name = "R")]
-    rank: u64,
+    /// The rank of this process, from 0 on: fold each W-th block alone, from block R on.
+    #[arg(long, value_name = "R", requires = "of")]
+    rank: Option<u64>,
     /// The number of ranks.
-    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u64).range(1..))]
-    of: u64,
+    #[arg(long, value_name = "W", requires = "rank",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    of: Option<u64>,
     /// The number of threads (default: one for each core that the process may use).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -70,8 +73,8 @@ pub(super) struct FoldArgs {
 /// The summary of `work`.
 #[derive(Serialize)]
 struct WorkSummary {
-    rank: u64,
-    of: u64,
+    rank: Option<u64>,
+    of: Option<u64>,
     blocks: u64,
     resumed_blocks: u64,
     threads: usize,
@@ -97,8 +100,8 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
     Spool::create(folder, &job, &blocks, &description)?;
     let shown = shell_quoted(folder);
     Output::new().line(&format!(
-        "{shown}: {} blocks; next, choose a number of ranks W, and for each R below W, in any order\n  headwater-reduce work \
-         --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown} --out RESULT",
+        "{shown}: {} blocks; next, in as many processes as you like\n  headwater-reduce work --spool {shown}\n\
+         and then\n  headwater-reduce fold --spool {shown} --out RESULT",
         count(blocks.count())
     ))
 }
@@ -172,7 +175,8 @@ impl WorkArgs {
         interrupted: Option<&Interrupted<'_>>,
     ) -> Result<WorkSummary> {
         let started = Instant::now();
-        let assignment = Assignment::new(self.rank, self.of)?;
+        let rank = self.rank.zip(self.of);
+        let assignment = rank.map(|(rank, of)| Assignment::new(rank, of)).transpose()?;
         let threads = pool(self.threads.map(usize::from))?;
         let thread_count = threads.current_num_threads();
         let (job, source) = statistic.open(threads)?;
@@ -180,7 +184,10 @@ impl WorkArgs {
         let notice = |error: &Error| eprintln!("headwater-reduce: {error}");
         let bars = Bars::new(None);
         let hooks = WorkHooks { progress: &bars, stop: &stop, notice: &notice };
-        let folded = spool.work((&job, &source), assignment, &hooks)?;
+        let folded = match assignment {
+            Some(assignment) => spool.work((&job, &source), assignment, &hooks)?,
+            None => spool.share((&job, &source), &hooks)?,
+        };
         Ok(WorkSummary {
             rank: self.rank,
             of: self.of,
