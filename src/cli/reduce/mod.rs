@@ -37,7 +37,7 @@ processor, also after interruptions:
   headwater-reduce moments --input T.parquet --select price tax --out moments.json
 Without MPI, as three kinds of jobs over a folder that all machines see:
   headwater-reduce gram --input X.npy --spool S
-  headwater-reduce work --spool S --rank 0 --of 64    (and so on, in any order and at any time)
+  headwater-reduce work --spool S    (in as many processes as you like)
   headwater-reduce fold --spool S --out gram.npy
 
 The last line of standard output is one JSON object with the digest of the result's bits, and the
