@@ -13,7 +13,7 @@ until no row is missing. A `PartitionedJob` has parts of any length in place of 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from headwater._headwater import (
     fold_files,
     sum_leaf,
 )
+from headwater._optional import installed_by
 from headwater._reduce_jobs import (
     CrossJob,
     DistinctJob,
@@ -139,6 +140,9 @@ def merge(job: Job | PartitionedJob | SumJob, /, *portions: bytes) -> bytes:
         reduction.receive(portion)
     return reduction.portion()
 
+
+# The numbers of files that are read at a time where arrays belong to them.
+_PART_NUMBERS = 1 << 21
 
 Rows = npt.ArrayLike | Matrix | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """An array [n, k], files of rows, or the path of a file or the paths of several."""
@@ -411,17 +415,46 @@ def _form_of_y(y: Matrix | npt.NDArray[Any] | None) -> dict[str, Any]:
 def _folded(job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **others: Any) -> Result:
     """Folds all rows of a job."""
     reduction = Reduction(job)
-    given = [x, *(other for other in others.values() if other is not None)]
-    files = [matrix for matrix in given if isinstance(matrix, Matrix)]
-    if isinstance(x, Matrix) and len(files) == len(given):
+    given = {name: of for name, of in others.items() if of is not None}
+    files = [of for of in [x, *given.values()] if isinstance(of, Matrix)]
+    if isinstance(x, Matrix) and len(files) == 1 + len(given):
         reduction.receive(fold_files(job._fields(), files, threads))
-    elif isinstance(x, Matrix) or files:
-        raise InvalidArgument(
-            "expected arrays only or files only, found both; read the files with NumPy, or save "
-            "the arrays"
-        )
     else:
         worker = Worker(job, threads=threads)
-        worker.push(x, **others)
+        parts: Iterable[tuple[Any, dict[str, Any]]] = [(x, given)]
+        for rows, beside in _parts(x, given) if files else parts:
+            worker.push(rows, **beside)
         reduction.receive(worker.portion())
     return Result(reduction.result(), reduction.digest)
+
+
+def _parts(
+    x: Matrix | npt.NDArray[Any], others: dict[str, Any]
+) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
+    """Yields all rows of files and arrays, some megabytes of the files at a time."""
+    arrays = {
+        name: of if isinstance(of, Matrix) else np.asanyarray(of)
+        for name, of in {"x": x, **others}.items()
+    }
+    counts = {name: of.rows if isinstance(of, Matrix) else len(of) for name, of in arrays.items()}
+    if len(set(counts.values())) > 1:
+        raise InvalidArgument(
+            "expected as many rows in each of the files and arrays, found "
+            + ", ".join(f"{count:,} of {name}" for name, count in counts.items())
+        )
+    wide = sum(of.columns for of in arrays.values() if isinstance(of, Matrix))
+    step = max(_PART_NUMBERS // wide, 1)
+    for start in range(0, counts["x"], step):
+        part = {name: _rows_of(of, start, start + step) for name, of in arrays.items()}
+        yield part.pop("x"), part
+
+
+def _rows_of(of: Matrix | npt.NDArray[Any], start: int, stop: int) -> npt.NDArray[Any]:
+    if not isinstance(of, Matrix):
+        return of[start:stop]
+    if of.dtype == "bfloat16":
+        # NumPy knows the type by it.
+        with installed_by("pip install ml_dtypes"):
+            import ml_dtypes  # noqa: F401
+    read = of._read(start, min(stop, of.rows))
+    return np.frombuffer(read, np.dtype(of.dtype)).reshape(-1, of.columns)

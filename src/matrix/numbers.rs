@@ -126,12 +126,6 @@ impl<'a> Numbers<'a> {
     /// apart, and does not stop somebody who looks for rows of the same digest.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        let bytes = match self.values() {
-            Values::F64(values) => bytemuck::cast_slice(values),
-            Values::F32(values) => bytemuck::cast_slice(values),
-            Values::F16(values) => bytemuck::cast_slice(values),
-            Values::Bf16(values) => bytemuck::cast_slice::<_, u8>(values),
-        };
         let hash = |bytes| XxHash3_128::oneshot(bytes).to_le_bytes();
         match (&self.nulls, &self.values) {
             (Some(nulls), TypedValues::F64(values)) if nulls.contains(&true) => {
@@ -142,7 +136,17 @@ impl<'a> Numbers<'a> {
                 let marks: Vec<u8> = nulls.iter().map(|&is_null| u8::from(is_null)).collect();
                 Digest::of(&[hash(bytemuck::cast_slice(&known)), hash(&marks)].concat())
             }
-            _ => Digest::of(&hash(bytes)),
+            _ => Digest::of(&hash(self.bytes())),
+        }
+    }
+
+    /// Returns the numbers as their bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self.values() {
+            Values::F64(values) => bytemuck::cast_slice(values),
+            Values::F32(values) => bytemuck::cast_slice(values),
+            Values::F16(values) => bytemuck::cast_slice(values),
+            Values::Bf16(values) => bytemuck::cast_slice(values),
         }
     }
 

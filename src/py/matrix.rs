@@ -1,13 +1,15 @@
 //! `headwater.reduce.Matrix`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 
 use super::arguments::one_of;
 use super::folds::ELEMENTS;
+use super::objects::to_bytes;
 use super::path_of;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix as Files, MatrixFormat, Numbers};
@@ -96,6 +98,23 @@ impl Matrix {
     /// Returns the number of a column.
     fn column_of(&self, name: &str) -> PyResult<usize> {
         Ok(self.0.column_of(name)?)
+    }
+
+    /// Returns the bytes of some rows, in which no cell is NULL.
+    fn _read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let numbers = py.detach(|| self.0.read(start..stop))?;
+        self.0.check_unchanged(start..stop)?;
+        if let Some((row, column)) = numbers.rows()?.first_null() {
+            let row = start + row as u64;
+            let (path, row) = self.0.place_of(row).unwrap_or((Path::new("the rows"), row));
+            return Err(Error::data(format!(
+                "{}: row {row}, column {column}: expected a number, found NULL; fill it in, or leave out the \
+                 column",
+                path.display()
+            ))
+            .into());
+        }
+        to_bytes(py, numbers.bytes())
     }
 
     /// Returns the median of each column among the first rows.

@@ -193,6 +193,25 @@ def test_p1_products_side_by_side_have_the_bits_of_those_apart():
     assert reduce.gram(x, weights=heavy, chunk_rows=CHUNK_ROWS).value.tobytes() == gram.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_p1_files_beside_arrays_have_the_digests_of_arrays(dtype, tmp_path, monkeypatch):
+    # Parts that end within chunks.
+    monkeypatch.setattr(reduce, "_PART_NUMBERS", 100)
+    draws = np.random.default_rng(5)
+    x = draws.standard_normal((130, 3)).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    y, weights = draws.standard_normal((130, 2)), draws.random(130)
+    x[:70].tofile(tmp_path / "1.raw")
+    x[70:].tofile(tmp_path / "2.raw")
+    np.save(tmp_path / "y.npy", y)
+    files = reduce.Matrix(tmp_path / "1.raw", tmp_path / "2.raw", dtype=dtype, columns=3)
+    of_y, forms = reduce.Matrix(tmp_path / "y.npy"), {"chunk_rows": 8, "threads": 1}
+    expected = reduce.gram(x, y=y, weights=weights, ones=True, **forms)
+    assert reduce.gram(files, y=y, weights=weights, ones=True, **forms).digest == expected.digest
+    expected = reduce.cross(x, y, **forms)
+    for pair in [(files, y), (x, of_y), (files, of_y)]:
+        assert reduce.cross(*pair, **forms).digest == expected.digest
+
+
 def test_files_with_names_and_nulls(tmp_path):
     table = {"a": [1.0, None, 3.0, 5.0], "b": [4.0, 2.0, 9.0, 9.0]}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "t.parquet")
@@ -210,10 +229,10 @@ def test_files_with_names_and_nulls(tmp_path):
         reduce.gram(path)
     with pytest.raises(headwater.InvalidArgument, match='no column is named "c"'):
         reduce.top(matrix, "c")
-    with pytest.raises(headwater.InvalidArgument, match="arrays only or files only, found both"):
-        reduce.cross(path, np.ones((4, 1)))
-    with pytest.raises(headwater.InvalidArgument, match="arrays only or files only, found both"):
+    with pytest.raises(headwater.DataError, match="row 1, column 0: expected a number, found NULL"):
         reduce.gram(path, weights=np.ones(4))
+    with pytest.raises(headwater.InvalidArgument, match="found 4 of x, 3 of weights"):
+        reduce.gram(path, weights=np.ones(3))
     with pytest.raises(headwater.IoError):
         reduce.gram(tmp_path / "none.npy")
     with pytest.raises(headwater.InvalidArgument, match="leave out those of other formats"):
