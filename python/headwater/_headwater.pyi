@@ -214,7 +214,7 @@ class Matrix:
     def shifts(self) -> list[float]:
         """Returns the median of each column's finite numbers among the first 1,024 rows."""
 
-    def _read(self, start: int, stop: int) -> bytes:
+    def read(self, start: int, stop: int) -> bytes:
         """Returns the bytes of some rows, in which no cell is NULL."""
 
 @final

@@ -456,5 +456,5 @@ def _rows_of(of: Matrix | npt.NDArray[Any], start: int, stop: int) -> npt.NDArra
         # NumPy knows the type by it.
         with installed_by("pip install ml_dtypes"):
             import ml_dtypes  # noqa: F401
-    read = of._read(start, min(stop, of.rows))
+    read = of.read(start, min(stop, of.rows))
     return np.frombuffer(read, np.dtype(of.dtype)).reshape(-1, of.columns)

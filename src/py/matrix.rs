@@ -101,7 +101,7 @@ impl Matrix {
     }
 
     /// Returns the bytes of some rows, in which no cell is NULL.
-    fn _read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn read<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Bound<'py, PyBytes>> {
         let numbers = py.detach(|| self.0.read(start..stop))?;
         self.0.check_unchanged(start..stop)?;
         if let Some((row, column)) = numbers.rows()?.first_null() {
