@@ -25,7 +25,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 from confluence import config, orbax_noise
 from confluence.patience import Validation
 from confluence.step import State
-from headwater._headwater import write_file
+from headwater._headwater import read_file, write_file
 
 # What TensorStore and XLA say of trouble that is not the checkpoint's.
 _NO_DAMAGE = ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED", "UNAVAILABLE", "DEADLINE_EXCEEDED")
@@ -221,11 +221,12 @@ class Checkpoints:
     def _run_record(self, step: int) -> dict[str, Any]:
         """Returns what a checkpoint has beside the state: cursor, configuration, data, loss."""
         try:
-            run = json.loads((self._folder / str(step) / _RUN / "metadata").read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            raise self._damage_error(step, "it has no record") from None
+            run = json.loads(read_file(self._folder / str(step) / _RUN / "metadata"))
         except OSError as error:
-            raise self._read_error(step, error.strerror or _first_line(error)) from None
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                raise self._damage_error(step, "it has no record") from None
+            reason = os.strerror(error.errno) if error.errno else _first_line(error)
+            raise self._read_error(step, reason) from None
         except (ValueError, RecursionError):
             raise self._damage_error(step, "its record is no JSON") from None
         if not isinstance(run, dict) or run.pop("seal", None) != _seal(run):

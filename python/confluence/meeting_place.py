@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 
-from headwater._headwater import write_file
+from headwater._headwater import read_file, write_file
 
 
 class MeetingPlace(Protocol):
@@ -59,7 +59,7 @@ class AddressFile:
     def read(self) -> str | None:
         """Returns the address that is in the file."""
         try:
-            found = self._file.read_text()
+            found = read_file(self._file).decode()
         except (OSError, UnicodeError):
             return None
         return found if ":" in found else None

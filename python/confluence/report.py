@@ -14,6 +14,7 @@ from typing import Any
 from confluence import calibration, hiding
 from confluence.batch import TYPE_NAMES
 from confluence.results import Results, html_table
+from headwater._headwater import read_file
 
 # A longer curve is drawn as this many means of consecutive points.
 _MAX_POINTS = 400
@@ -37,7 +38,7 @@ def early_stops(folders: Sequence[Path]) -> list[str]:
     found = []
     for out in folders:
         path = out / "results.json"
-        stopped = json.loads(path.read_text()).get("stopped", []) if path.exists() else []
+        stopped = json.loads(read_file(path)).get("stopped", []) if path.exists() else []
         prefix = f"{out.name} " if len(folders) > 1 else ""
         found += [prefix + line for line in stopped]
     return found
@@ -46,7 +47,7 @@ def early_stops(folders: Sequence[Path]) -> list[str]:
 def read_log(out: Path) -> list[dict[str, Any]]:
     """Returns the records of a run's `metrics.jsonl`; none if there is no such file."""
     path = out / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in read_file(path).splitlines()] if path.exists() else []
 
 
 def context_pages(tasks: Sequence[str]) -> dict[str, str]:
@@ -69,7 +70,7 @@ def write(out: Path, results: Results, tasks: Sequence[str], trained: Sequence[P
     figure.savefig(buffer, format="svg")
     svg = buffer.getvalue()
     bins, hidden = calibration.html_tables(results.tasks), hiding.html_tables(results.tasks)
-    config = html.escape((out / "config.toml").read_text())
+    config = html.escape(read_file(out / "config.toml").decode())
     (out / "report.html").write_text(
         _PAGE.format(
             title=html.escape(out.resolve().name),

@@ -30,6 +30,7 @@ from confluence.config import ConfigError
 from confluence.parallel import Processes
 from confluence.results import Results
 from confluence.xla_flags import set_deterministic_flags
+from headwater._headwater import read_file
 from headwater.sampler import Split
 
 
@@ -69,7 +70,7 @@ class Run:
     def results(self) -> Results | None:
         """The results of the training, with everything in `results.json`; None before its end."""
         path = self.path / "results.json"
-        return Results.from_dict(json.loads(path.read_text())) if path.exists() else None
+        return Results.from_dict(json.loads(read_file(path))) if path.exists() else None
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import jax
 from confluence import config
 from confluence.checkpoint import CheckpointError
 from confluence.parallel import Processes
-from headwater._headwater import Claim, InvalidArgument, write_file
+from headwater._headwater import Claim, InvalidArgument, read_file, write_file
 
 # What a run writes beside its configuration.
 _WRITTEN = (
@@ -158,7 +158,7 @@ def write_settings(out: Path, settings: config.Config, processes: Processes, ste
     }
     path = out / "versions.json"
     # One entry for each change; a run that starts again from step 0 has this entry alone.
-    before = json.loads(path.read_text()) if step and path.exists() else []
+    before = json.loads(read_file(path)) if step and path.exists() else []
     last = before[-1] if before else {}
     changed = [name for name, value in now.items() if name in last and last[name] != value]
     # Of microbatches, each has the same bits on any process.
@@ -180,7 +180,7 @@ def truncate_log(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text().splitlines():
+    for line in read_file(path).decode().splitlines():
         try:
             record = json.loads(line)
         except ValueError:

@@ -23,6 +23,7 @@ from confluence import (
 from confluence.intervals import Intervals
 from confluence.results import Results
 from confluence.xla_flags import set_deterministic_flags
+from headwater._headwater import read_file
 from headwater.sampler import Split
 
 
@@ -124,7 +125,7 @@ def _add_to_run(run: Path, results: Results, tasks: Sequence[str], folders: Sequ
     path = run / "results.json"
     if not path.exists():
         return
-    more = Results.from_dict(json.loads(path.read_text())).with_more(results)
+    more = Results.from_dict(json.loads(read_file(path))).with_more(results)
     if more is None:
         return
     try:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from confluence import config
+from headwater._headwater import read_file
 
 
 class Sink(Protocol):
@@ -78,7 +79,7 @@ class _Wandb:
         if not id_file.exists():
             id_file.write_text(uuid.uuid4().hex)
         self._run = _package("wandb", "wandb").init(
-            id=id_file.read_text(), resume="allow", dir=out, config=settings.to_dict()
+            id=read_file(id_file).decode(), resume="allow", dir=out, config=settings.to_dict()
         )
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:

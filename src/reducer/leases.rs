@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::job::{Blocks, Job};
 use super::source::{Source, fold_portion};
@@ -13,8 +13,8 @@ use crate::files::found_at;
 
 /// The time between two looks at the blocks of other processes.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The time after which it is told that other processes have not ended their blocks.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The looks after which it is told that other processes have not ended their blocks: a minute.
+const PATIENCE: u32 = 300;
 
 /// Why a block is to be folded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Spool {
         hooks.progress.begin("folding blocks", Some(blocks.count()));
         let mut lacking = self.lacking((job, source), &blocks, hooks)?;
         hooks.progress.advance(blocks.count() - lacking.len() as u64)?;
-        let (mut here, mut last_change) = (0, Instant::now());
+        let (mut here, mut idle_looks) = (0, 0);
         loop {
             for (block, lack) in lacking.clone() {
                 let folded = match (hooks.stop)() {
@@ -67,16 +67,16 @@ impl Spool {
                 if folded != Folded::NotYet {
                     here += u64::from(folded == Folded::Here);
                     lacking.remove(&block);
-                    last_change = Instant::now();
+                    idle_looks = 0;
                     hooks.progress.advance(1)?;
                 }
             }
             if lacking.is_empty() {
                 return Ok(FoldedBlocks { blocks: blocks.count(), resumed: blocks.count() - here });
             }
-            if last_change.elapsed() >= PATIENCE {
+            idle_looks += 1;
+            if idle_looks % PATIENCE == 0 {
                 (hooks.notice)(&waiting_for(&lacking));
-                last_change = Instant::now();
             }
             sleep(PAUSE);
         }

@@ -186,7 +186,8 @@ def test_trouble_that_may_pass_is_no_damage(error, tmp_path, monkeypatch):
         check_refused(lambda: newest(folder), str(error).partition("\n")[0])
     (folder / "15/run/metadata").unlink()
     (folder / "15/run/metadata").mkdir()
-    check_refused(lambda: newest(folder), "Is a directory")
+    what = "expected a file, found a folder; name a file"
+    check_refused(lambda: newest(folder), f"reading {folder / '15/run/metadata'}: {what}")
 
 
 class PassingTrouble:

@@ -81,6 +81,10 @@ fn root() -> &'static Path {
 
 /// Every Rust file below `folder`.
 fn sources(folder: &str) -> Vec<PathBuf> {
+    files_below(folder, "rs")
+}
+
+fn files_below(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
@@ -88,7 +92,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
+            } else if path.extension().is_some_and(|e| e == extension) {
                 found.push(path);
             }
         }
@@ -278,6 +282,23 @@ fn files_are_opened_in_one_place() {
             let opens = OPENERS.iter().any(|opener| code.contains(opener));
             let is_wrong = opens && !code.contains("create_new(true)");
             assert!(!is_wrong, "{name}:{}: open it with crate::files", line + 1);
+        }
+    }
+}
+
+/// The same in Python: `read_file` of the compiled module reads them.
+#[test]
+fn files_are_read_in_one_place_in_python() {
+    // Files of the system, and of the package itself.
+    const OTHERS: [&str; 2] = ["python/confluence/compile_cache.py", "python/confluence/config.py"];
+    for path in files_below("python", "py") {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        if OTHERS.contains(&name.as_str()) {
+            continue;
+        }
+        for (line, code) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let reads = [".read_text(", ".read_bytes("].iter().any(|reader| code.contains(reader));
+            assert!(!reads, "{name}:{}: read it with headwater._headwater.read_file", line + 1);
         }
     }
 }
