@@ -195,15 +195,16 @@ class PassingTrouble:
 
     def __init__(self, path, number, monkeypatch):
         self.path, self.number, self.fails = path, number, True
-        real = io.open
+        for module, name in [(io, "open"), (builtins, "open"), (checkpoint, "read_file")]:
+            monkeypatch.setattr(module, name, self.opening(getattr(module, name)))
 
+    def opening(self, real):
         def opened(file, *rest, **more):
-            if self.fails and not isinstance(file, int) and str(file) == str(path):
-                raise OSError(number, os.strerror(number), str(file))
+            if self.fails and not isinstance(file, int) and str(file) == str(self.path):
+                raise OSError(self.number, os.strerror(self.number), str(file))
             return real(file, *rest, **more)
 
-        monkeypatch.setattr(io, "open", opened)
-        monkeypatch.setattr(builtins, "open", opened)
+        return opened
 
 
 # Of the best checkpoint, which only its loss keeps. Orbax's own copy of the loss is the last.
