@@ -1,6 +1,7 @@
 //! The statistics of columns: the bytes of the twin whatever the chunks, the order and the threads.
 
-use headwater::fold::columns::{ColumnSummary, NumberedRows};
+use headwater::ErrorKind;
+use headwater::fold::columns::{ColumnSummary, ExactSummary, NumberedRows};
 use headwater::fold::gram::Chunk;
 use headwater::fold::statistic::leaves;
 use headwater::fold::{
@@ -465,7 +466,15 @@ fn p6_each_column_of_a_partial_has_the_counts_of_its_rows() {
 fn exact_sums_of_the_greatest_and_the_least_numbers_keep_every_bit() {
     // The fourth has all bits, where a place of 64 bits holds the fewest such numbers between two carries.
     let all_bits = f64::from_bits(0x400f_ffff_ffff_ffff);
-    let cases = [(f64::MAX, 2000), (f64::from_bits(1), 3), (-1.5, 1025), (all_bits, 5000)];
+    // Of its square, the lower half has nearly all bits, where a place holds the fewest of those.
+    let all_of_square = f64::from_bits(0x4004_bb63_9c98_c0b5);
+    let cases = [
+        (f64::MAX, 2000),
+        (f64::from_bits(1), 3),
+        (-1.5, 1025),
+        (all_bits, 5000),
+        (all_of_square, 5000),
+    ];
     for (value, count) in cases.into_iter().flat_map(|(of, count)| [(of, count), (-of, count)]) {
         let values = vec![value; count];
         let exact = Exact::new(1).unwrap();
@@ -501,10 +510,91 @@ fn p6_impossible_exact_sums_are_rejected() {
         let error = changed(at, byte).unwrap_err().to_string();
         assert!(error.contains("the exact sums of column 0 are impossible for"), "{at}: {error}");
     }
-    let mut bytes = good.clone();
-    bytes[counts + sum..counts + sum + 536].fill(0);
-    assert!(exact.decode(&bytes).is_err(), "a sum of numbers whose squares add up to 0");
+    // Three numbers have a sum of at most 2,100 bits, and squares of at most 4,198.
+    assert!(changed(counts + 262, 0x0b).is_ok());
+    assert!(changed(counts + 262, 0x13).is_err());
+    assert!(changed(counts + sum + 524, 0x6f).is_err());
+    let error = changed(good.len() / 2 + finite, 0).unwrap_err().to_string();
+    assert!(error.contains("column 1 are impossible for 0 finite numbers"), "{error}");
+    for (byte, why) in [(0, "a sum of numbers whose squares add up to 0"), (255, "squares of -1")] {
+        let mut bytes = good.clone();
+        bytes[counts + sum..counts + sum + 536].fill(byte);
+        assert!(exact.decode(&bytes).is_err(), "{why}");
+    }
     // Of the second column, a NaN less.
     assert!(!changed(good.len() / 2 + 8, 0).unwrap());
     assert!(exact.decode(&good[1..]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn p1_exact_sums_are_told_rounded_once(cells in any_cells()) {
+        let exact = Exact::new(cells.columns).unwrap();
+        let summaries = exact.summaries(&exact.leaf(&cells.part(0..cells.rows)).unwrap());
+        prop_assert_eq!(summaries.len(), cells.columns);
+        for (column, found) in columns(&cells).iter().zip(summaries) {
+            let count = |is: fn(f64) -> bool| column.iter().flatten().filter(|x| is(**x)).count() as u64;
+            prop_assert_eq!(found.nulls, column.iter().filter(|x| x.is_none()).count() as u64);
+            prop_assert_eq!(found.nans, count(f64::is_nan));
+            prop_assert_eq!(found.negative_infinities, count(|x| x == f64::NEG_INFINITY));
+            prop_assert_eq!(found.positive_infinities, count(|x| x == f64::INFINITY));
+            prop_assert_eq!(found.finite, count(f64::is_finite));
+            let (mut sum, mut squares) = (crate::exact::Exact::zero(), crate::exact::Exact::zero());
+            for &x in column.iter().flatten().filter(|x| x.is_finite()) {
+                sum.add(x);
+                squares.add_product(x, x);
+            }
+            prop_assert_eq!(found.sum.to_bits(), sum.rounded().to_bits());
+            prop_assert_eq!(found.sum_of_squares.to_bits(), squares.rounded().to_bits());
+            prop_assert_eq!(found.mean.is_nan(), found.finite == 0);
+        }
+    }
+
+    /// Of whole numbers, whose quotients the processor rounds once.
+    #[test]
+    fn p1_exact_means_and_variances_are_rounded_once(
+        numbers in prop::collection::vec(-1000_i64..1000, 1..50),
+    ) {
+        let found = exact_summary(&numbers.iter().map(|x| *x as f64).collect::<Vec<_>>());
+        let (count, sum) = (numbers.len() as i64, numbers.iter().sum::<i64>());
+        let spread = count * numbers.iter().map(|x| x * x).sum::<i64>() - sum * sum;
+        prop_assert_eq!(found.mean.to_bits(), (sum as f64 / count as f64).to_bits());
+        let variance = spread as f64 / (count * count) as f64;
+        prop_assert_eq!(found.variance.to_bits(), variance.to_bits());
+        prop_assert!((found.std - variance.sqrt()).abs() <= f64::EPSILON * found.std);
+    }
+}
+
+fn exact_summary(values: &[f64]) -> ExactSummary {
+    let exact = Exact::new(1).unwrap();
+    exact.summaries(&exact.leaf(&Rows::new(values, values.len(), 1, 1).unwrap()).unwrap())[0]
+}
+
+#[test]
+fn exact_summaries_of_the_greatest_numbers_and_of_none_say_so() {
+    let (max, inf) = (f64::MAX, f64::INFINITY);
+    let equal = exact_summary(&[-max; 3]);
+    assert_eq!((equal.sum, equal.mean, equal.sum_of_squares), (-inf, -max, inf));
+    assert_eq!((equal.variance, equal.std), (0.0, 0.0));
+    let far = exact_summary(&[max, -max]);
+    assert_eq!((far.sum, far.mean, far.variance, far.std), (0.0, 0.0, inf, max));
+    let none = exact_summary(&[inf, f64::NAN]);
+    assert_eq!((none.finite, none.sum, none.sum_of_squares), (0, 0.0, 0.0));
+    assert!(none.mean.is_nan() && none.variance.is_nan() && none.std.is_nan());
+    assert_eq!(Exact::new(7).unwrap().column_count(), 7);
+    assert_eq!(Exact::new(0).err().unwrap().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn one_shift_is_that_of_all_columns() {
+    let about = |shifts: &[f64], columns| ColumnMoments::about(shifts, columns);
+    assert_eq!(about(&[2.5], 3).unwrap().shifts(), [2.5; 3]);
+    assert_eq!(about(&[2.5], 1).unwrap().shifts(), [2.5]);
+    assert_eq!(about(&[1.0, 2.0], 2).unwrap().shifts(), [1.0, 2.0]);
+    for (shifts, columns) in [(&[1.0, 2.0][..], 3), (&[], 3), (&[], 0)] {
+        let error = about(shifts, columns).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    let error = about(&[1.0, 2.0], 3).err().unwrap().to_string();
+    assert!(error.contains("one for each of 3 columns, found 2"), "{error}");
 }

@@ -69,4 +69,20 @@ fn other_arrays_and_other_bytes_are_refused() {
     assert_eq!(ArraySums::new(Vec::new()).err().unwrap().kind(), ErrorKind::InvalidArgument);
     let large = ArraySums::new(vec![(usize::MAX, Width::F64)]);
     assert_eq!(large.err().unwrap().kind(), ErrorKind::LimitExceeded);
+    // Arrays of 16 GiB in all, and a number more.
+    let most = ArraySums::new(vec![(1 << 30, Width::F64), (1 << 31, Width::F32)]).unwrap();
+    assert_eq!(most.arrays(), [(1 << 30, Width::F64), (1 << 31, Width::F32)]);
+    let more = ArraySums::new([most.arrays(), &[(1, Width::F32)]].concat());
+    assert_eq!(more.err().unwrap().kind(), ErrorKind::LimitExceeded);
+}
+
+#[test]
+fn p6_sums_of_other_bits_are_told_apart() {
+    let statistic = statistic();
+    let sums = |narrow, wide| of(&statistic, &leaf(narrow, wide));
+    let one = sums([1.0, 0.0], 3.0);
+    assert!(one.same_bits(&sums([1.0, 0.0], 3.0)));
+    for other in [sums([1.5, 0.0], 3.0), sums([1.0, -0.0], 3.0), sums([1.0, 0.0], -3.0)] {
+        assert!(!one.same_bits(&other) && !other.same_bits(&one));
+    }
 }

@@ -1,6 +1,6 @@
 """Changes the Rust code in small ways, one at a time, and lists the changes that no test notices.
 
-    python tests/mutants/rust.py [--share N] [--jobs N] [--only TEXT] [ROOM ...]
+    python tests/mutants/rust.py [--share N] [--jobs N] [--only TEXT]... [ROOM ...]
 
 All mutants are compiled at once, each behind a switch. Each test runs once to record the mutants
 that it reaches. A mutant then runs with the tests that reach it, those of its room and the quick
@@ -182,7 +182,10 @@ def main() -> int:
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"default: {', '.join(ROOMS)}")
     parser.add_argument("--share", type=int, default=1, help="take each Nth change (default: all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
-    parser.add_argument("--only", default="", metavar="TEXT", help="changes whose name has TEXT")
+    parser.add_argument(
+        "--only", action="append", metavar="TEXT",
+        help="changes whose file and name have TEXT; given several times, one of the texts",
+    )  # fmt: skip
     arguments = parser.parse_args()
     for unknown in set(arguments.rooms) - set(ROOMS):
         parser.error(f"expected rooms among {', '.join(ROOMS)}; found {unknown}")
@@ -195,7 +198,7 @@ def main() -> int:
         for of in reversed(named.values())
         if of.room in rooms
         and is_chosen(of.file, of.name, arguments.share)
-        and arguments.only in f"{of.file} {of.name}"
+        and any(text in f"{of.file} {of.name}" for text in arguments.only or [""])
     ]
     lost = [of for of in lost if of.room in rooms]
     print(f"{len(chosen)} mutants of {', '.join(rooms)}; {len(lost)} do not compile", flush=True)

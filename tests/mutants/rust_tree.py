@@ -161,7 +161,9 @@ def _build() -> tuple[list[dict[str, Any]], dict[str, Path]]:
 
 def _blamed(error: dict[str, Any]) -> set[int]:
     """Returns the mutants that an error points to: those around its places, else on their lines."""
-    spans = sorted(error["spans"], key=lambda span: not span["is_primary"])
+    # The places of a macro of the standard library are in no file of the copy.
+    spans = [span for span in error["spans"] if (TREE / span["file_name"]).exists()]
+    spans.sort(key=lambda span: not span["is_primary"])
     for span in spans:
         text = (TREE / span["file_name"]).read_bytes()
         before, after = text[: span["byte_end"]], text[span["byte_start"] :]

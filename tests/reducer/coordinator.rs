@@ -355,3 +355,16 @@ fn two_bits_for_some_chunks_of_a_block_make_the_sums_doubtful() {
         assert!(script.of.is_doubtful());
     }
 }
+
+/// Whether one rank joins or several.
+#[test]
+fn chunks_that_nobody_can_read_are_named_for_any_number_of_ranks() {
+    for ranks in 1..5 {
+        let mut script = Script::new((64, 2), ranks, 0, &[]);
+        for rank in 0..ranks {
+            script.ready(0, rank, &[0..4, 8..64]);
+        }
+        let error = script.of.check_readable(ranks, |_| String::new()).unwrap_err();
+        assert!(error.to_string().contains("no rank can read rows 4 to 7"), "{error}");
+    }
+}

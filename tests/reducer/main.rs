@@ -1,9 +1,11 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
+mod arrays;
 mod checkpoints;
 mod coordinator;
 mod golden;
 mod holes;
+mod leaves;
 mod manifest;
 #[path = "../shared/manifest.rs"]
 mod manifest_of_goldens;

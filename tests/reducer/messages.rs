@@ -7,6 +7,7 @@ use headwater::plan::Assignment;
 use headwater::reducer::wire::{Failure, JobEnd, Order, Report};
 use headwater::reducer::{Blocks, FileVersion, OfMatrix, Portion, Source, Sourced, WorkerCursor};
 use headwater::{Digest, ErrorKind};
+use twox_hash::XxHash3_128;
 
 use crate::matrix::Folder;
 use crate::{COLUMNS, job, leaf, portion, reduction, rows};
@@ -71,6 +72,12 @@ fn p6_bytes_that_are_no_message_are_refused() {
     refused(Report::decode(&[0]).unwrap_err());
     // Nothing comes before the mark of a rank that leaves.
     refused(Report::decode(&[&[0], &leaving[..]].concat()).unwrap_err());
+    // With a right digest, too.
+    let before = [0, leaving[0]];
+    let digest = XxHash3_128::oneshot(&before).to_le_bytes();
+    refused(Report::decode(&[&before[..], &digest].concat()).unwrap_err());
+    let mark = XxHash3_128::oneshot(&leaving[..1]).to_le_bytes();
+    assert_eq!(leaving, [&leaving[..1], &mark].concat());
     refused(Order::decode(&[]).unwrap_err());
     refused(Order::decode(&longer).unwrap_err());
     refused(Order::decode(&longer[..longer.len() - 2]).unwrap_err());

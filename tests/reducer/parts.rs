@@ -9,7 +9,7 @@ use headwater::plan::Plan;
 use headwater::reducer::{Arrays, Job, OfArrays, Reduction, Stream};
 use proptest::prelude::*;
 
-use super::{COLUMNS, bits, job, plainly, rows};
+use super::{COLUMNS, bits, job, plainly, reduction, rows};
 
 fn job_of_parts(parts: u64, chunk_rows: u64) -> Job {
     Job::of_parts(Plan::new(), parts, chunk_rows).unwrap()
@@ -41,6 +41,21 @@ proptest! {
         whole.receive(&portion(&of, &gram, 0, &rows(count), piece)).unwrap();
         let expected = plainly(&job(count, chunk_rows), &rows(count));
         prop_assert_eq!(bits(&whole.finish().unwrap()), bits(&expected));
+    }
+}
+
+/// Whether its last chunk is full, or has a row or more.
+#[test]
+fn a_part_has_the_digest_of_its_rows() {
+    for count in [1, 7, 8, 14, 20] {
+        let (of, job, data) = (job_of_parts(1, 7), job(count, 7), rows(count));
+        let gram = Arc::new(Gram::new(COLUMNS).unwrap());
+        let mut whole = Reduction::new(of.clone(), Arc::clone(&gram));
+        whole.receive(&portion(&of, &gram, 0, &data, 5)).unwrap();
+        let mut alone = reduction(&job);
+        alone.receive(&crate::portion(&job, &data, 0..job.chunk_count())).unwrap();
+        assert_eq!(whole.rows_digest(), alone.rows_digest());
+        assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &data)));
     }
 }
 
@@ -94,6 +109,9 @@ fn parts_that_a_job_does_not_have_are_refused() {
     assert!(refused(&job(10, 4), 0).contains("expected a job of parts"));
     let error = Job::of_parts(Plan::new(), (1 << 24) + 1, 4).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert!(Job::of_parts(Plan::new(), 1 << 24, 4).is_ok());
+    let (rows, first) = job_of_parts(3, 4).part(2).unwrap();
+    assert_eq!((rows.rows(), rows.chunk_rows(), first), (1 << 38, 4, 2 << 38));
     let error = Job::of_parts(Plan::new(), 4, 0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }

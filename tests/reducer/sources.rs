@@ -13,7 +13,10 @@ use headwater::fold::{
 };
 use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
 use headwater::plan::{Plan, Setting};
-use headwater::reducer::{Blocks, CrossOfMatrices, Job, OfMatrix, OfRows, Policy, Source};
+use headwater::reducer::{
+    Blocks, CrossOfMatrices, Job, OfMatrix, OfRows, Policy, Settings, Source, moments_near,
+    moments_of_files,
+};
 
 use crate::matrix::{Folder, npy, numbers};
 
@@ -290,4 +293,50 @@ fn p1_a_wide_gram_matrix_has_the_leaves_of_its_rows() {
         assert!(gram.encode(&sourced.partial) == gram.encode(&expected), "chunk {chunk}");
         assert_eq!(sourced.rows, source.rows_digest(chunk as u64).unwrap());
     }
+}
+
+/// What decides the bits of a statistic besides the rows.
+#[test]
+fn statistics_with_other_bits_have_other_settings() {
+    let moments = |shift| ColumnMoments::new(vec![0.0, shift]).unwrap().settings();
+    assert_eq!(moments(1.0), moments(1.0));
+    assert_ne!(moments(1.0), moments(2.0));
+    let histogram = |edges: &[&[f64]]| {
+        Histogram::new(edges.iter().map(|edges| edges.to_vec()).collect()).unwrap().settings()
+    };
+    let all: [&[&[f64]]; 6] = [
+        &[&[0.0, 1.0], &[0.0, 1.0], &[0.0, 2.0]],
+        &[&[0.0, 1.0], &[0.0, 2.0], &[0.0, 1.0]],
+        &[&[0.0, 1.0], &[0.0, 1.0]],
+        &[&[0.0, 2.0], &[0.0, 2.0]],
+        &[&[0.0, 1.0], &[2.0]],
+        &[&[0.0], &[1.0, 2.0]],
+    ];
+    for (at, edges) in all.iter().enumerate() {
+        assert!(all[..at].iter().all(|other| histogram(other) != histogram(edges)), "{edges:?}");
+    }
+    // The edges of all columns are one setting, whatever their number.
+    assert_eq!(histogram(all[2]), Histogram::of_all(5, &[0.0, 1.0]).unwrap().settings());
+    let top: Settings =
+        vec![("column", 1_u64.into()), ("kept", 2_u64.into()), ("smallest", true.into())];
+    assert_eq!(TopRows::new(3, 1, 2, End::Smallest).unwrap().settings(), top);
+    assert_ne!(TopRows::new(3, 1, 2, End::Largest).unwrap().settings(), top);
+    let precision: Settings = vec![("precision", 9_u64.into())];
+    assert_eq!(Distinct::new(1, 9).unwrap().settings(), precision);
+    assert!(Gram::new(3).unwrap().settings().is_empty());
+    assert!(Exact::new(3).unwrap().settings().is_empty());
+    assert!(ExponentHistogram::new(3).unwrap().settings().is_empty());
+}
+
+#[test]
+fn shifts_are_the_medians_of_the_first_1024_rows() {
+    let folder = Folder::new("shifts");
+    let values: Vec<f64> = (0..3000).map(|row| f64::from(row / 512)).collect();
+    let file = npy("<f8", (3000, 1), bytemuck::cast_slice(&values), 64);
+    let long = opened(&[folder.file("long.npy", &file)]);
+    assert_eq!(moments_of_files(&long).unwrap().shifts(), [0.0]);
+    assert_eq!(moments_near(&long.read(0..3000).unwrap()).unwrap().shifts(), [0.0]);
+    assert_eq!(moments_near(&long.read(400..3000).unwrap()).unwrap().shifts(), [1.0]);
+    let short = opened(&files(&folder, "x", &numbers(ROWS * 3), &[5]));
+    assert_eq!(moments_of_files(&short).unwrap().shifts(), &numbers(18)[15..]);
 }

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use headwater::ErrorKind;
 use headwater::fold::{Gram, Values};
 use headwater::matrix::Element;
-use headwater::reducer::{Arrays, Job, Stream};
+use headwater::reducer::{Arrays, Begun, Job, Stream};
 use proptest::prelude::*;
 
 use super::{COLUMNS, bits, job, plainly, portion, reduction, rows};
@@ -114,6 +114,8 @@ fn rows_that_do_not_fit_the_job_are_rejected_and_change_nothing() {
     let (job, data) = (job(100, 7), rows(101));
     refused(stream(&job, 15, 1), "a multiple of 7 below 100, found 15");
     refused(stream(&job, 105, 1), "a multiple of 7 below 100, found 105");
+    refused(stream(&job, 0, 0), "expected 1 to 1024 threads, found 0");
+    refused(stream(&job, 0, 1025), "expected 1 to 1024 threads, found 1025");
     let mut stream = stream(&job, 0, 1).unwrap();
     push(&mut stream, &data[..10 * COLUMNS]).unwrap();
     let narrow = [0.0_f32; COLUMNS];
@@ -170,4 +172,91 @@ fn a_stream_goes_on_at_the_first_row_of_a_later_chunk_alone() {
     // The end begins no chunk, and is one.
     stream.skip_to(100).unwrap();
     refused(stream.skip_to(98), words);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Workers take over from each other at any row, amid chunks, too.
+    #[test]
+    fn p4_a_stream_goes_on_in_another_process(
+        count in 1_u64..200,
+        chunk_rows in 1_u64..12,
+        pieces in prop::collection::vec((1_usize..30, any::<bool>(), any::<bool>()), 1..30),
+    ) {
+        let (job, data) = (job(count, chunk_rows), rows(count));
+        let mut whole = reduction(&job);
+        let mut of = stream(&job, 0, 1).unwrap();
+        let mut pieces = pieces.iter().cycle();
+        while of.next_row() < count {
+            let (length, ship, is_moved) = *pieces.next().unwrap();
+            let start = of.next_row() as usize;
+            push(&mut of, &data[start * COLUMNS..(start + length).min(count as usize) * COLUMNS]).unwrap();
+            if ship {
+                whole.receive(&of.portion().unwrap()).unwrap();
+            }
+            if is_moved {
+                let begun = of.begun().unwrap();
+                prop_assert_eq!(begun.next_row, of.next_row());
+                let mut next = stream(&job, 0, 1).unwrap();
+                // What the other did before is of no account.
+                push(&mut next, &data[..COLUMNS]).unwrap();
+                next.go_on(begun).unwrap();
+                prop_assert_eq!(next.next_row(), of.next_row());
+                of = next;
+            }
+        }
+        whole.receive(&of.portion().unwrap()).unwrap();
+        prop_assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &data)));
+    }
+}
+
+#[test]
+fn p6_a_stream_goes_on_with_the_rows_of_an_unfinished_chunk_alone() {
+    let (job, data) = (job(100, 7), rows(100));
+    let mut of = stream(&job, 0, 1).unwrap();
+    push(&mut of, &data[..16 * COLUMNS]).unwrap();
+    let begun = || of.begun().unwrap();
+    let row = COLUMNS * 8;
+    let cases = [
+        Begun { next_row: 17, ..begun() },
+        Begun { next_row: 14, ..begun() },
+        Begun { rows: Vec::new(), ..begun() },
+        Begun { rows: vec![vec![0; 2 * row - 1]], ..begun() },
+        Begun { rows: vec![vec![0; 2 * row]; 2], ..begun() },
+        Begun { next_row: 100, ..begun() },
+        Begun { next_row: 101, rows: vec![vec![0; 3 * row]], ..begun() },
+        Begun { next_row: u64::MAX, ..begun() },
+    ];
+    let mut other = stream(&job, 0, 1).unwrap();
+    push(&mut other, &data[..9 * COLUMNS]).unwrap();
+    for wrong in cases {
+        let words = format!("before row {}, found other bytes", wrong.next_row);
+        let error = other.go_on(wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains(&words), "{error}");
+    }
+    let damaged = Begun { portion: begun().portion[1..].to_vec(), ..begun() };
+    assert!(other.go_on(damaged).is_err());
+    push(&mut other, &data[9 * COLUMNS..]).unwrap();
+    assert_eq!(other.portion().unwrap(), portion(&job, &data, 0..15));
+    // The end begins no chunk, and is none.
+    other.go_on(Begun { next_row: 100, rows: vec![Vec::new()], ..begun() }).unwrap();
+    assert_eq!(other.next_row(), 100);
+    assert_eq!(other.portion().unwrap(), portion(&job, &data, 0..2));
+}
+
+/// A caller computes in the foreground what takes few operations.
+#[test]
+fn only_rows_that_finish_a_chunk_take_operations() {
+    let (job, data) = (job(100, 7), rows(100));
+    let mut of = stream(&job, 0, 1).unwrap();
+    // A triangle of six sums, two operations for each and row.
+    assert_eq!([0, 1, 6, 7, 20].map(|count| of.operations(count)), [0, 0, 0, 84, 240]);
+    push(&mut of, &data[..12 * COLUMNS]).unwrap();
+    assert_eq!([0, 1, 2, 3].map(|count| of.operations(count)), [0, 0, 84, 96]);
+    push(&mut of, &data[12 * COLUMNS..98 * COLUMNS]).unwrap();
+    assert_eq!([1, 2].map(|count| of.operations(count)), [0, 24]);
+    push(&mut of, &data[98 * COLUMNS..]).unwrap();
+    assert_eq!(of.operations(0), 0);
 }

@@ -332,11 +332,12 @@ mod tests {
         }
     }
 
-    /// Rows that are wider than a block, that overlap, and that are all the same.
+    /// Rows that are wider than a block, more than a block of one column, that overlap, and that are all the same.
     #[test]
     fn p1_wide_and_overlapping_rows_have_the_bits_of_the_plain_sums() {
         let numbers: Vec<f64> = (0..60_000_u32).map(|i| f64::from(i % 997) - 400.0).collect();
-        for (rows, columns, stride) in [(11, 5001, 5001), (9, 4096, 4096), (50, 70, 7), (30, 9, 0)]
+        for (rows, columns, stride) in
+            [(11, 5001, 5001), (9, 4096, 4096), (5000, 1, 1), (50, 70, 7), (30, 9, 0)]
         {
             let rows = Rows::new(numbers.as_slice(), rows, columns, stride).unwrap();
             let nulls: Vec<bool> = (0..rows.count() * columns).map(|at| at % 83 == 0).collect();
