@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import doctest
+import inspect
 import itertools
 import json
 import math
@@ -165,6 +166,29 @@ def test_results_have_the_fields_of_the_command(tmp_path, statistic):
                     assert found[name][part] == field[part]
             elif name != "edges":
                 assert same(found[name], field), (name, found[name], field)
+
+
+@pytest.mark.parametrize("statistic", JOBS)
+def test_one_call_has_the_defaults_of_its_job(statistic):
+    """Another size of chunks, or another precision, gives other bits."""
+    fields = {field.name: field.default for field in dataclasses.fields(JOBS[statistic])}
+    found = inspect.signature(getattr(reduce, statistic)).parameters
+    shared = {name for name, of in found.items() if of.default not in (of.empty, None)}
+    assert {name: found[name].default for name in shared} == {name: fields[name] for name in shared}
+    assert "chunk_rows" in shared
+
+
+@pytest.mark.parametrize("statistic", ["distinct", "top"])
+def test_the_defaults_are_those_of_the_command(tmp_path, statistic):
+    rows = numbers(rows=3000)
+    (tmp_path / "x.raw").write_bytes(rows.tobytes())
+    command = [COMMAND, statistic, "--input", tmp_path / "x.raw", "--out", tmp_path / "o.npy"]
+    command += ["--dtype", "f64", "--columns", str(COLUMNS)]
+    own = {"column": 1} if statistic == "top" else {}
+    command += ["--column", "1"] if own else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = getattr(reduce, statistic)(rows, **own)
+    assert json.loads(done.stdout.splitlines()[-1])["digest"] == found.digest
 
 
 def test_the_columns_of_x_ones_and_y_are_side_by_side():
