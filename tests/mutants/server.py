@@ -19,7 +19,7 @@ import time
 LIBRARIES = [
     "duckdb", "hypothesis.strategies", "jax.experimental", "jax.numpy", "matplotlib.pyplot",
     "numpy.testing", "optax", "orbax.checkpoint", "pandas", "polars", "pyarrow.parquet", "pytest",
-    "scipy.linalg", "sklearn.ensemble", "sklearn.metrics",
+    "scipy.linalg", "sklearn.ensemble", "sklearn.metrics", "torch.distributed", "torch.utils.data",
 ]  # fmt: skip
 
 

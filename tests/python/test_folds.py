@@ -178,6 +178,14 @@ def test_one_call_has_the_defaults_of_its_job(statistic):
     assert "chunk_rows" in shared
 
 
+@pytest.mark.parametrize("statistic", JOBS)
+def test_what_a_statistic_adds_to_a_job_is_given_by_name(statistic):
+    options = OPTIONS[statistic][0]
+    assert JOBS[statistic](5, 3, "rows", 2, "float64", **options).dtype == "float64"
+    with pytest.raises(TypeError, match="positional argument"):
+        JOBS[statistic](5, 3, "rows", 2, "float64", 1, **options)
+
+
 @pytest.mark.parametrize("statistic", ["distinct", "top"])
 def test_the_defaults_are_those_of_the_command(tmp_path, statistic):
     rows = numbers(rows=3000)
@@ -200,6 +208,7 @@ def test_the_columns_of_x_ones_and_y_are_side_by_side():
     wide = np.hstack([x, np.ones((ROWS, 1)), y]).astype(np.float64)
     options = {"chunk_rows": CHUNK_ROWS}
     assert (reduce.gram(x, y=y, ones=True, **options).value == wide.T @ wide).all()
+    assert (reduce.cross(x, y, **options).value == x.T @ y).all()
     weighted = reduce.gram(x, y=y, ones=True, weights=weights, **options)
     assert (weighted.value == (wide * weights[:, None]).T @ wide).all()
     alone = reduce.gram(x, weights=weights[:, None], **options)
@@ -234,8 +243,9 @@ def test_files_with_names_and_nulls(tmp_path):
         reduce.gram(path)
     with pytest.raises(headwater.InvalidArgument, match='no column is named "c"'):
         reduce.top(matrix, "c")
-    with pytest.raises(headwater.InvalidArgument, match="arrays only or files only, found both"):
-        reduce.cross(path, np.ones((4, 1)))
+    for both in ((path, np.ones((4, 1))), (np.ones((4, 1)), path)):
+        with pytest.raises(headwater.InvalidArgument, match="arrays only or files only, found b"):
+            reduce.cross(*both)
     with pytest.raises(headwater.InvalidArgument, match="arrays only or files only, found both"):
         reduce.gram(path, weights=np.ones(4))
     with pytest.raises(headwater.IoError):
