@@ -254,6 +254,13 @@ def test_files_with_names_and_nulls(tmp_path):
         reduce.Matrix(path, select=["a"], dtype="float32")
 
 
+def test_moments_without_a_shift_are_of_the_numbers_themselves():
+    of = reduce.MomentsJob(3, 1, "rows", dtype="float64")
+    assert of.shifts == (0.0,)
+    found = folded(of, fold(of, 0, np.array([[1.0], [2.0], [6.0]]))).result()
+    assert found["power_sums"].tolist() == [[9.0, 41.0, 225.0, 1313.0]]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_default_shifts_are_those_of_the_command(tmp_path, dtype):
     rows = numbers(dtype, 3000)
