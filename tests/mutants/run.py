@@ -12,8 +12,10 @@ The tests run in copies of the repository, so the working tree is never changed.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
+import py_compile
 import queue
 import shutil
 import signal
@@ -41,6 +43,7 @@ _MODEL = "tests/confluence/test_model.py"
 _MASKED = "tests/confluence/test_masked.py"
 _MICROBATCHES = "tests/confluence/test_microbatches.py"
 _TREE_SUM = "tests/python/test_tree_sum.py"
+_DRAFT = "tests/confluence/test_draft.py"
 _SQL = "tests/python/test_sql.py"
 _DUCKDB = "tests/python/test_duckdb_file.py"
 _POSTGRES = "tests/python/test_postgres.py"
@@ -54,7 +57,7 @@ _QUICK = "not ctrl_c and not fork and not memory and not thread and not killed a
 
 # Without those that start a pool of processes or draw many cases, and one that reads a file.
 _FEW_DRAWS = (
-    "not processes and not any_split and not order_of_parts and not in_any_order and not golden"
+    "not processes and not any_split and not pieces_and_order and not in_any_order and not golden"
 )
 
 # The tests of each file, in turns: the quick ones that notice most come first.
@@ -108,6 +111,13 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_assembly.py", "-k", "suit or refused"],
     ],
     "confluence/bench.py": [["tests/confluence/test_bench.py"]],
+    "confluence/draft.py": [
+        [_DRAFT, "-k", "not steps and not drawn"],
+        [_DRAFT, "-k", "steps or drawn"],
+        ["tests/confluence/test_init.py", "-k", "run_in_place"],
+    ],
+    "confluence/drawing.py": [[_DRAFT, "-k", "drawn"]],
+    "confluence/widths.py": [["tests/confluence/test_widths.py"]],
     "confluence/synthetic.py": [["tests/confluence/test_synthetic.py"]],
     "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "over_after"]],
     "confluence/metrics.py": [["tests/confluence/test_metrics.py"]],
@@ -213,6 +223,9 @@ class Copy:
         shutil.copy(ROOT / "pyproject.toml", folder)
         for library in (ROOT / "python/headwater").glob("*.so"):
             (folder / "python/headwater" / library.name).symlink_to(library)
+        # Those of files that change are known by the digest of their text.
+        by_digest = py_compile.PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=by_digest)
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(folder / "python"),

@@ -254,6 +254,12 @@ def test_files_with_names_and_nulls(tmp_path):
         reduce.Matrix(path, select=["a"], dtype="float32")
 
 
+def test_a_column_of_one_number_has_a_range_and_one_without_numbers_no_top():
+    found = reduce.moments(np.full((3, 1), 2.0)).value
+    assert (found["min"], found["max"]) == (2.0, 2.0)
+    assert len(reduce.top(np.full((3, 1), np.nan), 0).value) == 0
+
+
 def test_moments_without_a_shift_are_of_the_numbers_themselves():
     of = reduce.MomentsJob(3, 1, "rows", dtype="float64")
     assert of.shifts == (0.0,)
