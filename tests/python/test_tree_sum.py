@@ -199,13 +199,13 @@ def in_brackets(left, right):
 
 
 def test_leaves_of_a_process_are_added_along_the_tree():
-    # Of 7 leaves the second of two processes has 4, 5 and 6: a node of two, and one alone.
-    own = Leaves(7, 1, 2, in_brackets)
-    assert list(own.numbers) == [4, 5, 6]
+    # The second of two processes: nodes of two and of four leaves, and one leaf alone.
+    own = Leaves(13, 1, 2, in_brackets)
+    assert list(own.numbers) == [7, 8, 9, 10, 11, 12]
     for number in own.numbers:
         own.push("form", lambda number=number: str(number))
-    assert own.nodes() == ["(4 5)", "6"]
-    assert own.whole() == "((4 5) 6)"
+    assert own.nodes() == ["7", "((8 9) (10 11))", "12"]
+    assert own.whole() == "(7 (((8 9) (10 11)) 12))"
     assert own.form == "form"
 
 
