@@ -152,6 +152,9 @@ def test_p9_forked_processes_have_the_bits_of_one(tmp_path):
         words = f"found other ones in ranks {others} than in this process"
         with pytest.raises(headwater.InvalidArgument, match=words):
             tree_sum({"a": torch.ones(1, 2 + (rank == 2))}, leaves=world)
+        # Of five leaves and of six the second process has the same ones.
+        with pytest.raises(headwater.InvalidArgument, match=words):
+            tree_sum(torch.ones(2, 2), leaves=5 + (rank == 2))
         return [{name: of.float().numpy() for name, of in each.items()} for each in sums]
 
     found = in_processes(world, tmp_path, work)
