@@ -175,3 +175,6 @@ def test_settings_of_maxtext_that_name_other_data_are_refused(fake, capsys):
     assert ended.value.code == 2
     assert "expected dataset_type=grain, found dataset_type=c4; leave" in capsys.readouterr().err
     assert not fake.trained
+    with pytest.raises(SystemExit):
+        maxtext.main(["--help"])
+    assert "Trains MaxText on the token rows of an event store" in capsys.readouterr().out
