@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from confluence import bench, config
+from confluence.batch import Batch
+from confluence.microbatches import Microbatches
 
 SETTINGS = config.load(None, ["data.batch_size=4", "data.sequence_length=10"])
 # Three steps that are not measured, of which the first one compiles, and those that are.
@@ -89,7 +91,12 @@ def test_batches_are_measured_with_or_without_computing(subject, clock, monkeypa
         layout=SimpleNamespace(flag_to_devices=lambda flag: flag),
         program=program_of(clock.step if subject == "both" else no_step),
     )  # fmt: skip
-    monkeypatch.setattr(bench, "assemble", lambda *_: contextlib.nullcontext(parts))
+
+    def assemble(settings, processes):
+        assert (settings, processes.count) == (SETTINGS, 1)
+        return contextlib.nullcontext(parts)
+
+    monkeypatch.setattr(bench, "assemble", assemble)
     monkeypatch.setattr(bench, "Feed", feed_of)
     found = bench.bench(SETTINGS, 4, subject)
     assert found.pop("device")
@@ -99,3 +106,20 @@ def test_batches_are_measured_with_or_without_computing(subject, clock, monkeypa
         "data_wait": 0.5 if subject == "batches" else 4 * 0.25 / 8,
     }  # fmt: skip
     assert feed.closed
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_synthetic_batch_is_whole_or_in_the_parts_of_a_step(count):
+    settings = config.load(
+        None,
+        [
+            "model.width=8", "model.heads=1", "model.layers=1", "model.hidden=8",
+            "data.batch_size=4", "data.sequence_length=16", "data.max_rows=4",
+            f"optimizer.microbatches={count}",
+        ],
+    )  # fmt: skip
+    _, batch, stop = bench.synthetic_program(settings)
+    assert isinstance(batch, Microbatches if count else Batch)
+    assert not bool(stop)
+    if not count:
+        assert batch.rows.shape == (4, 16)

@@ -85,6 +85,8 @@ def test_every_number_has_a_vector_of_its_own_and_the_same_each_time():
     # Those of the cells, and those of a target of 32 categories.
     assert len(tables.categories) == 4 + 32
     assert vocabulary.target_categories == 32
+    # Those of the one store come first.
+    assert vocabulary[:4] == ((0,),) * 4
     assert vocabulary.has_texts
     assert (tables.sources == -1).all()
     # As columns of their own statistics: the z-scores of times are near those of the numbers.
