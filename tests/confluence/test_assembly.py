@@ -61,6 +61,8 @@ def scored(monkeypatch):
     recorder = SimpleNamespace(calls=[], next=[])
 
     def score_split(program, models, samplers, transfer, split, task, **options):
+        assert (program, transfer) == ("program", "transfer")
+        assert models[0] in ("a", "params")
         recorder.calls.append((split, task.name, options["batch_limit"], options["hide"]))
         for _ in range(2):
             options["after_batch"]()
@@ -206,6 +208,7 @@ def test_masked_cells_are_scored_for_every_task_and_pool_of_a_run_with_masks(mon
     calls = []
 
     def score(program, models, samplers, transfer, split, stream, *, batch_limit, after_batch):
+        assert (program, models, transfer) == ("program", ["a"], "transfer")
         calls.append((split, stream, batch_limit))
         after_batch()
         return {"loss": len(calls)}
