@@ -14,6 +14,7 @@ from confluence import assembly, baselines, config, evaluation, hiding, interval
 from confluence.batch import BOOLEAN, NUMERICAL
 from confluence.checkpoint import CheckpointError
 from confluence.parallel import Processes
+from confluence.status import StatusLine
 
 SPEND = evaluation.Task("shop/spend", 0, NUMERICAL, {}, sees_everything=False)
 CHURN = evaluation.Task("shop/churn", 0, BOOLEAN, {}, sees_everything=False)
@@ -69,6 +70,8 @@ def scored(monkeypatch):
         return recorder.next.pop(0)
 
     def of_task(settings, stores, task, splits, *, with_boosting):
+        assert isinstance(settings, config.Config)
+        assert [store.root for store in stores] == ["r0"]
         recorder.with_boosting = with_boosting
         metrics = {split: {"constant": {"mae": len(split)}} for split in splits}
         return SimpleNamespace(metrics=metrics, boosting={"mae": 1.5}, seconds=2.5)
@@ -240,7 +243,14 @@ def test_a_task_is_found_by_its_short_and_its_full_name():
         parts.task("chrn")
 
 
-def test_the_parts_of_a_run_suit_each_other(tiny_config):
+def test_the_parts_of_a_run_suit_each_other(tiny_config, monkeypatch):
+    leaders = []
+
+    def status(*, is_leader):
+        leaders.append(is_leader)
+        return StatusLine(is_leader=False)
+
+    monkeypatch.setattr(assembly, "StatusLine", status)
     with assembly.assemble(tiny_config, Processes()) as parts:
         assert [store.metadata()["database"] for store in parts.stores] == ["demo-shop"]
         assert parts.streams == [f"demo-shop/{name}" for name in tiny_config.data.tasks]
@@ -253,6 +263,8 @@ def test_the_parts_of_a_run_suit_each_other(tiny_config):
     with assembly.assemble(whole, Processes()) as parts:
         (fed,) = next(parts.samplers.evaluate("val", ["demo-shop/churn"]))
         assert parts.transfer.to_device([fed]).rows.shape == fed["seq_row_ids"].shape
+    # Rank 0 alone shows what is being done.
+    assert leaders == [True, True]
 
 
 def test_stores_that_are_missing_or_of_one_name_are_refused(tiny_config, tmp_path):
