@@ -464,6 +464,10 @@ def test_the_greatest_values_are_accepted():
             "found 32 and 6; set optimizer.microbatches=4, or another batch size",
         ),
         (
+            ["data.batch_size=7", "optimizer.microbatches=4"],
+            "found 7 and 4; set optimizer.microbatches=1, or another batch size",
+        ),
+        (
             ["data.mask_share=0.1", "data.pools={ a = '' }", "optimizer.mask_weight=0"],
             "expected an optimizer.mask_weight above 0 with data.pools",
         ),
