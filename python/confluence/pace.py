@@ -139,8 +139,12 @@ def enough_minutes(
 
     `choose_for` has the steps of a number of minutes.
     """
+
+    def rounded(tried: float) -> float:
+        return min(math.ceil(tried) if tried > 1 else math.ceil(10 * tried) / 10, most_minutes)
+
     enough = minutes
-    while enough < most_minutes and choose_for(enough).is_too_short:
+    # What is told is what was tried: more minutes may have longer contexts, and so slower steps.
+    while enough < most_minutes and choose_for(rounded(enough)).is_too_short:
         enough *= _MORE_MINUTES
-    rounded = math.ceil(enough) if enough > 1 else math.ceil(10 * enough) / 10
-    return min(rounded, most_minutes)
+    return rounded(enough)

@@ -31,6 +31,9 @@ _BARE_FUNCTIONS = {
 _ENVIRONMENT = {"get_block_size", "user", "version"}
 _ENVIRONMENT_PREFIXES = ("current_", "has_", "inet_", "pg_")
 
+# DuckDB says of them that they vary, for it may take the zone from the session, which is UTC here.
+_OF_A_ZONE = {"make_timestamptz", "timezone"}
+
 # The functions in FROM whose rows depend only on their arguments. Others read files or DuckDB's
 # own state, or run the SQL in a string.
 _ROW_FUNCTIONS = {
@@ -67,7 +70,7 @@ class Calls:
             name
             for name, stability, _ in functions
             if stability in ("VOLATILE", "CONSISTENT_WITHIN_QUERY")
-        }
+        } - _OF_A_ZONE
         macros = {name for name, _, body in functions if _varies(body, varying)}
         # A query that calls error() has no rows that could vary.
         self._varying = (varying - {"error"}) | macros | _BARE_FUNCTIONS | _ENVIRONMENT

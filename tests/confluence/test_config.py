@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import os
 import re
+import tomllib
 
 import pytest
 
@@ -319,3 +320,215 @@ def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
             assert form != usual, name
         else:
             assert fingerprint != plain, name
+
+
+# What a run from before there was a setting means by it, but for those in `config._OLDER`.
+DEFAULTS = """
+[model]
+width = 256
+heads = 4
+layers = 6
+hidden = 768
+attention = "dense"
+compute = "auto"
+rematerialise = true
+ages = true
+epochs = "auto"
+
+[data]
+stores = []
+tasks = []
+task_weights = []
+pools = {  }
+mask_share = 0.0
+mask_most = 0
+mask_texts = true
+batch_size = 32
+sequence_length = 1024
+max_rows = 208
+child_width = 16
+child_widths = {  }
+aggregates = "near"
+visible_until = ""
+staleness_days = 0
+children = "uniform"
+walk = "priority"
+max_hops = 3
+budget = 16
+seed = 42
+split_seed = 123
+split_ratios = [0.8, 0.1, 0.1]
+texts = "global"
+
+[optimizer]
+steps = 10000
+warmup_steps = 500
+muon_rate = 0.02
+adam_rate = 0.0003
+schedule = "cosine"
+final_share = 0.1
+muon_beta = 0.95
+adam_b1 = 0.9
+adam_b2 = 0.95
+weight_decay = 0.1
+clip_norm = 1.0
+mean_share = 0.0
+mask_weight = 1.0
+patience = 0
+microbatches = "auto"
+seed = 0
+start_from = ""
+start_digest = ""
+start_step = 0
+
+[run]
+evaluate_every = 1000
+evaluate_batches = 0
+checkpoint_every = 500
+keep = 2
+members = 1
+boosting = true
+log_every = 20
+sinks = []
+ahead_on_device = 2
+prefetch = 3
+threads = 0
+timeout_seconds = 600
+"""
+
+
+def test_the_defaults_are_those_of_older_runs(tmp_path):
+    """Another default would be another run for a configuration that does not name the setting."""
+    assert config.Config().to_toml() == DEFAULTS.lstrip()
+    (tmp_path / "config.toml").write_text("")
+    assert config.load_run(tmp_path) == config.load(None, ["optimizer.microbatches=0"])
+    (tmp_path / "config.toml").write_text("[optimizer]\nmicrobatches = 4\n")
+    assert config.load_run(tmp_path).optimizer.microbatches == 4
+
+
+def test_the_least_values_are_accepted():
+    ones = [
+        *("model.width", "model.heads", "model.layers", "model.hidden", "data.batch_size"),
+        *("data.max_rows", "data.child_width", "optimizer.steps", "optimizer.microbatches"),
+        *("run.checkpoint_every", "run.keep", "run.members", "run.log_every"),
+        *("run.ahead_on_device", "run.timeout_seconds"),
+    ]
+    zeros = [
+        *("data.staleness_days", "data.mask_share", "data.mask_most", "optimizer.warmup_steps"),
+        *("optimizer.muon_rate", "optimizer.adam_rate", "optimizer.final_share"),
+        *("optimizer.weight_decay", "optimizer.mean_share", "optimizer.patience"),
+        *("optimizer.muon_beta", "optimizer.adam_b1", "optimizer.adam_b2", "optimizer.start_step"),
+        *("run.evaluate_every", "run.evaluate_batches", "run.prefetch", "run.threads"),
+    ]
+    settings = [f"{name}=1" for name in ones] + [f"{name}=0" for name in zeros]
+    found = config.load(None, [*settings, "data.sequence_length=2"]).to_dict()
+    for name in ones + zeros:
+        section, key = name.split(".")
+        assert found[section][key] == (name in ones), name
+        with pytest.raises(config.ConfigError, match=f"at least .* for {name}, found"):
+            config.load(
+                None, [f"{name}={-1 if name in zeros else 0 if 'micro' not in name else -1}"]
+            )
+    masked = ["data.mask_share=0.1", "optimizer.mask_weight=0"]
+    assert config.load(None, masked).optimizer.mask_weight == 0
+
+
+def test_the_greatest_values_are_accepted():
+    assert config.load(None, ["data.staleness_days=36525"]).data.staleness_days == 36525
+    with pytest.raises(config.ConfigError, match=r"at most 36525 \(100 years\)"):
+        config.load(None, ["data.staleness_days=36526"])
+    for name in ("mean_share", "muon_beta", "adam_b1", "adam_b2"):
+        near = config.load(None, [f"optimizer.{name}=0.9999"])
+        assert getattr(near.optimizer, name) == 0.9999
+        with pytest.raises(
+            config.ConfigError, match=f"less than 1 for optimizer.{name}, found 1.0"
+        ):
+            config.load(None, [f"optimizer.{name}=1"])
+    assert config.load(None, ["data.mask_share=0.9999"]).data.mask_share == 0.9999
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ["optimizer.schedule=constant", "optimizer.final_share=0.2"],
+            "expected no optimizer.final_share with optimizer.schedule='constant'",
+        ),
+        (["optimizer.start_step=3"], "expected no optimizer.start_step, which a run records"),
+        (
+            ["optimizer.patience=2", "run.evaluate_every=0"],
+            "expected at least 1 for run.evaluate_every with optimizer.patience",
+        ),
+        (
+            ["optimizer.microbatches=6"],
+            "found 32 and 6; set optimizer.microbatches=4, or another batch size",
+        ),
+        (
+            ["data.batch_size=7", "optimizer.microbatches=4"],
+            "found 7 and 4; set optimizer.microbatches=1, or another batch size",
+        ),
+        (
+            ["data.mask_share=0.1", "data.pools={ a = '' }", "optimizer.mask_weight=0"],
+            "expected an optimizer.mask_weight above 0 with data.pools",
+        ),
+        (["data.tasks=['a']", "data.task_weights=[1, 2]"], "found 2 weights for 1 tasks"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings, message):
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        config.load(None, settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["optimizer.schedule=constant"],
+        ["optimizer.schedule=linear", "optimizer.final_share=0.2"],
+        ["optimizer.start_step=3", "optimizer.start_digest=a1"],
+        ["optimizer.patience=2", "run.evaluate_every=1"],
+        ["optimizer.microbatches=16"],
+        ["data.mask_share=0.1", "data.mask_most=3", "data.mask_texts=false"],
+        ["data.mask_share=0.1", "data.pools={ a = '', b = '2024-06-01' }"],
+        [
+            "data.mask_share=0.1", "data.pools={ a = '' }", "data.tasks=b",
+            "data.task_weights=[1, 2]",
+        ],
+    ],
+)  # fmt: skip
+def test_settings_that_suit_each_other_are_accepted(settings):
+    made = config.load(None, settings)
+    assert config.load(None, settings) == made
+    for setting in settings:
+        section, key = setting.partition("=")[0].split(".")
+        assert made.to_dict()[section][key] != config.Config().to_dict()[section][key] or (
+            key == "schedule"
+        )
+
+
+def test_processes_of_a_run_may_differ_in_what_changes_no_batch_alone():
+    ours = config.load(None, ["data.stores=here", "run.threads=2"]).to_dict()
+    theirs = config.load(None, ["data.stores=there", "run.log_every=7", "data.seed=7"]).to_dict()
+    theirs["run"]["newer"] = 3
+    del theirs["model"]["ages"]
+    assert sorted(config.process_differences(ours, theirs)) == [
+        "data.seed is 7, expected 42",
+        "model.ages is None, expected True",
+        "run.newer is 3, expected None",
+    ]
+    assert config.process_differences(ours, ours) == []
+
+
+def test_a_run_of_pools_has_no_tasks_unless_they_are_named():
+    pools = ["data.mask_share=0.1", "data.mask_most=3", "data.pools={ a = '' }"]
+    assert config.has_tasks(config.Data())
+    assert not config.has_tasks(config.load(None, pools).data)
+    named = config.load(None, [*pools, "data.tasks=b"]).data
+    assert config.has_tasks(named)
+    assert config.without_masks(named) == config.Data(tasks=("b",))
+
+
+def test_the_text_of_a_value_is_its_toml():
+    value = {"a.b": [1, 2.5, True, False, 'x"\\'], "c": {}}
+    text = config.toml_value(value)
+    assert text == '{ "a.b" = [1, 2.5, true, false, "x\\"\\\\"], "c" = {  } }'
+    assert tomllib.loads(f"v = {text}")["v"] == value

@@ -142,6 +142,9 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            # Imports for annotations.
+            return
         self._negate(node.test)
         self.generic_visit(node)
 

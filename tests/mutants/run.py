@@ -12,8 +12,10 @@ The tests run in copies of the repository, so the working tree is never changed.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
+import py_compile
 import queue
 import shutil
 import signal
@@ -22,12 +24,17 @@ import sys
 import tempfile
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from mutations import Mutant, mutants
 from record import accepted, check, is_chosen, report
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests/python"))
+
+import postgres  # noqa: E402
+
 _SERVER = Path(__file__).parent / "server.py"
 RECORD = Path(__file__).parent / "survivors.md"
 _TWIN = ["tests/confluence/test_twin.py::test_the_model_equals_its_twin"]
@@ -36,9 +43,22 @@ _MODEL = "tests/confluence/test_model.py"
 _MASKED = "tests/confluence/test_masked.py"
 _MICROBATCHES = "tests/confluence/test_microbatches.py"
 _TREE_SUM = "tests/python/test_tree_sum.py"
+_DRAFT = "tests/confluence/test_draft.py"
+_SQL = "tests/python/test_sql.py"
+_DUCKDB = "tests/python/test_duckdb_file.py"
+_POSTGRES = "tests/python/test_postgres.py"
+_TORCH_SUM = "tests/python/test_torch_sum.py"
+_FOLDS = "tests/python/test_folds.py"
+_PARTS = "tests/python/test_parts_and_sums.py"
+_GRAM_JOB = "tests/python/test_gram_job.py"
 
 # Without those that start other processes or wait.
 _QUICK = "not ctrl_c and not fork and not memory and not thread and not killed and not command"
+
+# Without those that start a pool of processes or draw many cases, and one that reads a file.
+_FEW_DRAWS = (
+    "not processes and not any_split and not pieces_and_order and not in_any_order and not golden"
+)
 
 # The tests of each file, in turns: the quick ones that notice most come first.
 TESTS: dict[str, list[list[str]]] = {
@@ -82,6 +102,23 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_step.py", _MICROBATCHES, "-k", "microbatches"]
     ],
     "confluence/checkpoint.py": [["tests/confluence/test_checkpoint.py"]],
+    "confluence/config.py": [
+        ["tests/confluence/test_config.py", "-k", "not ignored and not other_walk"],
+        ["tests/confluence/test_config.py", "-k", "other_walk"],
+    ],
+    "confluence/assembly.py": [
+        ["tests/confluence/test_assembly.py", "-k", "not suit and not refused"],
+        ["tests/confluence/test_assembly.py", "-k", "suit or refused"],
+    ],
+    "confluence/bench.py": [["tests/confluence/test_bench.py"]],
+    "confluence/draft.py": [
+        [_DRAFT, "-k", "not steps and not drawn"],
+        [_DRAFT, "-k", "steps or drawn"],
+        ["tests/confluence/test_init.py", "-k", "run_in_place"],
+    ],
+    "confluence/drawing.py": [[_DRAFT, "-k", "drawn"]],
+    "confluence/widths.py": [["tests/confluence/test_widths.py"]],
+    "confluence/synthetic.py": [["tests/confluence/test_synthetic.py"]],
     "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "over_after"]],
     "confluence/metrics.py": [["tests/confluence/test_metrics.py"]],
     "confluence/rollcall.py": [
@@ -117,14 +154,60 @@ TESTS: dict[str, list[list[str]]] = {
         [_TREE_SUM, _MICROBATCHES, "-k", "three_devices or microbatches"],
         ["tests/python/test_jax.py"],
     ],
-    "headwater/_tree.py": [[_TREE_SUM, "-k", "shares_follow or nodes_are"]],
+    "headwater/_tree.py": [[_TREE_SUM, "-k", "shares_follow or nodes_are or leaves_of_a"]],
+    "headwater/torch.py": [
+        [_TORCH_SUM, "-k", "forked or form or may_change or not_fit"],
+        ["tests/python/test_torch.py"],
+    ],
+    "headwater/_sql.py": [
+        [_SQL, "-k", "engine or without_duckdb or targets_are or wrong_query or parquet"],
+        [_SQL, "tests/python/test_sql_values.py", "-k", "not command and not long_query"],
+    ],
+    "headwater/_sql_calls.py": [["tests/python/test_sql_calls.py"]],
+    "headwater/_streams.py": [
+        [
+            "tests/python/test_sampler.py",
+            "-k",
+            "after_shutdown or unpickled or foreign or replaces_no_file",
+        ],
+        ["tests/python/test_sampler.py", "-k", _QUICK],
+    ],
+    "headwater/_database.py": [[_DUCKDB, "-k", "not command"]],
+    "headwater/_duckdb_file.py": [[_DUCKDB, "-k", "not command"]],
+    "headwater/_postgres.py": [
+        [_POSTGRES, "-k", "address_is or address_with or a_message or driver"],
+        [_POSTGRES, "-k", "not command and not never_shown"],
+    ],
+    "headwater/maxtext.py": [["tests/confluence/test_maxtext_adaptor.py"]],
+    "headwater/page.py": [["tests/python/test_tables.py", "-k", "drawn"]],
+    "headwater/_html.py": [["tests/python/test_tables.py", "-k", "escaped"]],
+    "headwater/_cli.py": [["tests/python/test_cli.py", "-k", "interrupt"]],
+    "headwater/_alias.py": [["tests/confluence/test_adaptors.py", "-k", "test_jax"]],
     "headwater/masks.py": [["tests/python/test_masks.py", "-k", "attention"]],
     "headwater/orbax.py": [["tests/confluence/test_adaptors.py", "-k", "orbax"]],
     "headwater/tables.py": [["tests/python/test_tables.py", "-k", _QUICK]],
     "headwater/_frames.py": [
         ["tests/python/test_sources.py", "tests/python/test_events.py", "-k", "column or in_memory"]
     ],
-    "headwater/reduce.py": [["tests/python/test_gram_job.py", "-k", _QUICK]],
+    "headwater/reduce.py": [
+        [_FOLDS, _PARTS, "-k", f"{_QUICK} and {_FEW_DRAWS}"],
+        [_FOLDS, "-k", "of_the_command and float64"],
+    ],
+    "headwater/_reduce_jobs.py": [
+        [_FOLDS, _PARTS, "-k", f"{_QUICK} and {_FEW_DRAWS}"],
+        [_GRAM_JOB, "-k", _QUICK],
+        [_FOLDS, _GRAM_JOB, "-k", "of_the_command and (float64 or fields or chunks)"],
+    ],
+    "headwater/_reduce_workers.py": [
+        [_FOLDS, _PARTS, _GRAM_JOB, "-k", f"{_QUICK} and {_FEW_DRAWS}"]
+    ],
+}
+
+# What a file needs that may be missing here, and whether it is there. PyTorch has an environment of
+# its own; run this by its Python.
+NEEDED = {
+    "headwater/torch.py": ("PyTorch", find_spec("torch") is not None),
+    "headwater/_postgres.py": ("a Postgres server", postgres.programs() is not None),
 }
 
 
@@ -140,6 +223,9 @@ class Copy:
         shutil.copy(ROOT / "pyproject.toml", folder)
         for library in (ROOT / "python/headwater").glob("*.so"):
             (folder / "python/headwater" / library.name).symlink_to(library)
+        # Those of files that change are known by the digest of their text.
+        by_digest = py_compile.PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=by_digest)
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(folder / "python"),
@@ -192,7 +278,7 @@ def _limit(copy: Copy, file: str) -> float:
     start = time.monotonic()
     if not copy.passes(file, (ROOT / "python" / file).read_text(), 1800):
         sys.exit(f"the tests of {file} fail without a change; mend them first")
-    return 60 + 4 * (time.monotonic() - start)
+    return 20 + 5 * (time.monotonic() - start)
 
 
 def main() -> int:
@@ -203,7 +289,10 @@ def main() -> int:
     arguments = parser.parse_args()
     for unknown in set(arguments.files) - set(TESTS):
         parser.error(f"expected files among {', '.join(TESTS)}; found {unknown}")
-    files = arguments.files or list(TESTS)
+    lacking = {file: what for file, (what, is_there) in NEEDED.items() if not is_there}
+    for file in lacking.keys() & set(arguments.files):
+        parser.error(f"expected {lacking[file]}, which the tests of {file} need, found none")
+    files = arguments.files or [file for file in TESTS if file not in lacking]
     work: queue.Queue[tuple[str, Mutant]] = queue.Queue()
     for file in files:
         for mutant in chosen(file, arguments.share):

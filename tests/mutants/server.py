@@ -8,6 +8,7 @@ line of JSON for each run, `{"tests": [...], "seconds": N}`, and answers with it
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ import time
 LIBRARIES = [
     "duckdb", "hypothesis.strategies", "jax.experimental", "jax.numpy", "matplotlib.pyplot",
     "numpy.testing", "optax", "orbax.checkpoint", "pandas", "polars", "pyarrow.parquet", "pytest",
-    "scipy.linalg", "sklearn.ensemble", "sklearn.metrics",
+    "scipy.linalg", "sklearn.ensemble", "sklearn.metrics", "torch.distributed", "torch.utils.data",
 ]  # fmt: skip
 
 
@@ -62,6 +63,8 @@ def main() -> None:
     for name in LIBRARIES:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
+    # Else each collection of a child copies the memory of all these objects, which takes seconds.
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()

@@ -2,7 +2,6 @@
 
 import tomllib
 
-import pyarrow
 import pytest
 
 import headwater
@@ -31,6 +30,9 @@ def store_path(tmp_path_factory, shop_folder, schema_file):
 @pytest.fixture(scope="session")
 def listed_store(tmp_path_factory):
     """The shop with a task whose labels are rows of a table, which has no key."""
+    # The tests of PyTorch run in an environment without pyarrow.
+    import pyarrow
+
     path = tmp_path_factory.mktemp("listed") / "db"
     tables = {name: pyarrow.table(of) for name, of in (shop() | {"asked": asked()}).items()}
     headwater.prepare(tables, tomllib.loads(SCHEMA + LISTED), path, dimension=32)

@@ -5,12 +5,14 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import headwater
+from headwater import _cli, _headwater
 
 SCRIPT = Path(sys.executable).with_name("headwater")
 CURSORS = Path(__file__).parents[2] / "checkpoints"
@@ -132,6 +134,55 @@ def test_a_context_is_drawn_as_a_page(store_path, tmp_path):
     assert parser.open == []
     assert len(set(parser.ids)) == len(parser.ids)
     assert {f"r{row['place']}" for row in shown["rows"]} <= set(parser.ids)
+
+
+@pytest.mark.parametrize("command", ["headwater", "headwater-reduce"])
+def test_a_first_interrupt_is_told_of_if_the_step_goes_on(command, monkeypatch, capsys):
+    ran = []
+
+    def work(arguments):
+        ran.append(arguments)
+        if "--version" in arguments:
+            return 7
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            # The next one ends the process.
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+            end = time.monotonic() + 10
+            while "--deaf" in arguments and not ran[1:] and time.monotonic() < end:
+                ran.extend(capsys.readouterr().err.splitlines())
+                time.sleep(0.01)
+            raise
+
+    name, call = ("main", _cli.main) if command == "headwater" else ("reduce_main", _cli.reduce)
+    monkeypatch.setattr(_headwater, name, work)
+    for patience, options in ((0.05, ["--deaf"]), (600, []), (0.05, ["--version"])):
+        monkeypatch.setattr(_cli, "_PATIENCE", patience)
+        monkeypatch.setattr(sys, "argv", ["python", *options])
+        ran.clear()
+        if "--version" in options:
+            # Its exit status is returned, and nothing is told later.
+            assert call() == 7
+            time.sleep(0.1)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        told = f"{command}: stopping after the step that runs; Ctrl-C again ends it at once"
+        assert ran == [[command, *options]] + [told] * ("--deaf" in options)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert capsys.readouterr().err == ""
+
+
+def test_an_ignored_interrupt_stays_ignored(monkeypatch):
+    found = []
+    monkeypatch.setattr(_headwater, "main", lambda _: found.append(signal.getsignal(signal.SIGINT)))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _cli.main()
+        assert [*found, signal.getsignal(signal.SIGINT)] == [signal.SIG_IGN] * 2
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_second_interrupt_ends_work_that_does_not_look(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import doctest
+import inspect
 import itertools
 import json
 import math
@@ -167,6 +168,37 @@ def test_results_have_the_fields_of_the_command(tmp_path, statistic):
                 assert same(found[name], field), (name, found[name], field)
 
 
+@pytest.mark.parametrize("statistic", JOBS)
+def test_one_call_has_the_defaults_of_its_job(statistic):
+    """Another size of chunks, or another precision, gives other bits."""
+    fields = {field.name: field.default for field in dataclasses.fields(JOBS[statistic])}
+    found = inspect.signature(getattr(reduce, statistic)).parameters
+    shared = {name for name, of in found.items() if of.default not in (of.empty, None)}
+    assert {name: found[name].default for name in shared} == {name: fields[name] for name in shared}
+    assert "chunk_rows" in shared
+
+
+@pytest.mark.parametrize("statistic", JOBS)
+def test_what_a_statistic_adds_to_a_job_is_given_by_name(statistic):
+    options = OPTIONS[statistic][0]
+    assert JOBS[statistic](5, 3, "rows", 2, "float64", **options).dtype == "float64"
+    with pytest.raises(TypeError, match="positional argument"):
+        JOBS[statistic](5, 3, "rows", 2, "float64", 1, **options)
+
+
+@pytest.mark.parametrize("statistic", ["distinct", "top"])
+def test_the_defaults_are_those_of_the_command(tmp_path, statistic):
+    rows = numbers(rows=3000)
+    (tmp_path / "x.raw").write_bytes(rows.tobytes())
+    command = [COMMAND, statistic, "--input", tmp_path / "x.raw", "--out", tmp_path / "o.npy"]
+    command += ["--dtype", "f64", "--columns", str(COLUMNS)]
+    own = {"column": 1} if statistic == "top" else {}
+    command += ["--column", "1"] if own else []
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    found = getattr(reduce, statistic)(rows, **own)
+    assert json.loads(done.stdout.splitlines()[-1])["digest"] == found.digest
+
+
 def test_the_columns_of_x_ones_and_y_are_side_by_side():
     # Small whole numbers: every sum is exact.
     random = np.random.default_rng(1)
@@ -176,6 +208,7 @@ def test_the_columns_of_x_ones_and_y_are_side_by_side():
     wide = np.hstack([x, np.ones((ROWS, 1)), y]).astype(np.float64)
     options = {"chunk_rows": CHUNK_ROWS}
     assert (reduce.gram(x, y=y, ones=True, **options).value == wide.T @ wide).all()
+    assert (reduce.cross(x, y, **options).value == x.T @ y).all()
     weighted = reduce.gram(x, y=y, ones=True, weights=weights, **options)
     assert (weighted.value == (wide * weights[:, None]).T @ wide).all()
     alone = reduce.gram(x, weights=weights[:, None], **options)
@@ -237,6 +270,19 @@ def test_files_with_names_and_nulls(tmp_path):
         reduce.gram(tmp_path / "none.npy")
     with pytest.raises(headwater.InvalidArgument, match="leave out those of other formats"):
         reduce.Matrix(path, select=["a"], dtype="float32")
+
+
+def test_a_column_of_one_number_has_a_range_and_one_without_numbers_no_top():
+    found = reduce.moments(np.full((3, 1), 2.0)).value
+    assert (found["min"], found["max"]) == (2.0, 2.0)
+    assert len(reduce.top(np.full((3, 1), np.nan), 0).value) == 0
+
+
+def test_moments_without_a_shift_are_of_the_numbers_themselves():
+    of = reduce.MomentsJob(3, 1, "rows", dtype="float64")
+    assert of.shifts == (0.0,)
+    found = folded(of, fold(of, 0, np.array([[1.0], [2.0], [6.0]]))).result()
+    assert found["power_sums"].tolist() == [[9.0, 41.0, 225.0, 1313.0]]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -349,6 +349,53 @@ def test_a_password_works_and_is_never_shown(server, database, tmp_path):
         execute("DROP OWNED BY bob; DROP ROLE bob")
 
 
+@pytest.mark.parametrize(
+    ("text", "full", "shown"),
+    [
+        ("postgresql:///shop", "postgresql:///shop?connect_timeout=30", "postgresql:///shop"),
+        (
+            "postgres://ann@h/shop",
+            "postgres://ann@h/shop?connect_timeout=30",
+            "postgres://ann@h/shop",
+        ),
+        (
+            "postgresql://ann:a%2Fb%@h:5/shop?sslmode=require",
+            "postgresql://ann:a%2Fb%25@h:5/shop?sslmode=require&connect_timeout=30",
+            "postgresql://ann@h:5/shop",
+        ),
+        (
+            "postgresql://ann:a@b:c@h/shop?connect_timeout=7&application_name=",
+            "postgresql://ann:a%40b%3Ac@h/shop?connect_timeout=7&application_name=",
+            "postgresql://ann@h/shop",
+        ),
+        (
+            "postgresql://h/shop?password=a%20b",
+            "postgresql://h/shop?password=a%20b&connect_timeout=30",
+            "postgresql://h/shop",
+        ),
+    ],
+)
+def test_an_address_is_shown_without_its_password_and_waits_30_seconds(text, full, shown):
+    address = _postgres.Address(text)
+    assert address.full == full
+    assert address.shown == shown
+
+
+@pytest.mark.parametrize(
+    "tail", ["h/sh@p", "h/shop?password=a@b", "h/shop#1", "ann:a/b@h", "a?b@h"]
+)
+def test_an_address_with_characters_that_could_be_of_a_password_is_refused(tail):
+    with pytest.raises(headwater.InvalidArgument, match="special characters of a password with %"):
+        _postgres.Address(f"postgresql://{tail}")
+
+
+def test_a_message_has_no_form_of_a_password():
+    address = _postgres.Address("postgresql://ann:pa%2Fss@h/shop?sslpassword=pa&passfile=")
+    message = "cannot  take pa%2Fss\nor pa/ss or pa for shop"
+    assert address.without_secrets(message) == "cannot take *** or *** or *** for shop"
+    assert _postgres.Address("postgresql://h/shop?password=").without_secrets("a b") == "a b"
+
+
 def test_a_running_query_can_be_interrupted(database):
     execute, address = database
     execute(

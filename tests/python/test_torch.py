@@ -56,6 +56,9 @@ def test_p6_a_state_of_another_plan_is_refused(store_path):
         state = SamplerDataset(running).state_dict()
         with pytest.raises(headwater.PlanMismatch, match='"seed" was 7 and is now 8'):
             SamplerDataset(other).load_state_dict(state)
+        for foreign, found in (({"epoch": 1}, r"\['epoch'\]"), ([b"cursor"], "list")):
+            with pytest.raises(headwater.InvalidArgument, match=f'with a "cursor", found {found}'):
+                SamplerDataset(running).load_state_dict(foreign)
 
 
 def test_tensors_equal_the_arrays_in_types_valid_as_indices(store_path):

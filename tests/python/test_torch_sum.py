@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -107,6 +108,62 @@ def test_p9_a_tree_sum_has_the_same_bits_on_a_gpu(tmp_path):
     (on_cpu,), (on_gpu,) = added_by(1, tmp_path), added_by(1, tmp_path, "cuda")
     for name, value in on_cpu.items():
         assert on_gpu[name].tobytes() == value.tobytes(), name
+
+
+def in_processes(world, folder, work):
+    """Runs work(rank) in forked processes that PyTorch connects; returns what each returns."""
+    fork = multiprocessing.get_context("fork")
+    found = fork.SimpleQueue()
+
+    def child(rank):
+        # The threads of the parent are not here.
+        torch.set_num_threads(1)
+        store = torch.distributed.FileStore(str(folder / "store"), world)
+        torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=world)
+        found.put((rank, work(rank)))
+        torch.distributed.destroy_process_group()
+
+    children = [fork.Process(target=child, args=[rank]) for rank in range(world)]
+    for one in children:
+        one.start()
+    for one in children:
+        one.join(60)
+        one.kill()
+    assert [one.exitcode for one in children] == [0] * world
+    return dict(found.get() for _ in range(world))
+
+
+# JAX warns of every fork, if a test in this process has loaded it.
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_p9_forked_processes_have_the_bits_of_one(tmp_path):
+    leaves = {name: torch.from_numpy(of) for name, of in drawn_leaves().items()}
+    # Tensors of several types, one of them empty, and one with fewer numbers than processes.
+    leaves |= {"bfloat16": leaves["matrix"].bfloat16(), "empty": torch.zeros(12, 0).double()}
+    world, counts = 3, (3, 7, 12)
+
+    def work(rank):
+        sums = []
+        for count in counts:
+            total = TreeSum(count)
+            own = slice(total.numbers.start, total.numbers.stop)
+            sums.append(tree_sum({name: of[own] for name, of in leaves.items()}, leaves=count))
+            assert tree_sum([], leaves=count) == []
+        others = r"\[2\]" if rank < 2 else r"\[0, 1\]"
+        words = f"found other ones in ranks {others} than in this process"
+        with pytest.raises(headwater.InvalidArgument, match=words):
+            tree_sum({"a": torch.ones(1, 2 + (rank == 2))}, leaves=world)
+        # Of five leaves and of six the second process has the same ones.
+        with pytest.raises(headwater.InvalidArgument, match=words):
+            tree_sum(torch.ones(2, 2), leaves=5 + (rank == 2))
+        return [{name: of.float().numpy() for name, of in each.items()} for each in sums]
+
+    found = in_processes(world, tmp_path, work)
+    for rank in range(world):
+        for count, sums in zip(counts, found[rank], strict=True):
+            for name, of in leaves.items():
+                wanted = plain_sum(of[:count]).float().numpy()
+                assert sums[name].shape == wanted.shape
+                assert sums[name].tobytes() == wanted.tobytes(), (rank, count, name)
 
 
 OTHERS = """

@@ -12,7 +12,7 @@ import pytest
 
 import headwater
 from child_processes import saved_by
-from headwater._tree import Fold, Node, nodes_within, share
+from headwater._tree import Fold, Leaves, Node, nodes_within, share
 
 # JAX warns if a process that has loaded it forks, so only child processes load it.
 with_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
@@ -192,6 +192,41 @@ def test_nodes_are_the_greatest_and_any_split_gives_one_sum():
                 alone.push(Node(number, 1), str(number))
             assert whole.whole() == alone.whole()
             assert leaves != 5 or whole.whole() == "(((0 1) (2 3)) 4)"
+
+
+def in_brackets(left, right):
+    return f"({left} {right})"
+
+
+def test_leaves_of_a_process_are_added_along_the_tree():
+    # The second of two processes: nodes of two and of four leaves, and one leaf alone.
+    own = Leaves(13, 1, 2, in_brackets)
+    assert list(own.numbers) == [7, 8, 9, 10, 11, 12]
+    for number in own.numbers:
+        own.push("form", lambda number=number: str(number))
+    assert own.nodes() == ["7", "((8 9) (10 11))", "12"]
+    assert own.whole() == "(7 (((8 9) (10 11)) 12))"
+    assert own.form == "form"
+
+
+def test_leaves_of_a_process_that_do_not_fit_are_refused_before_they_are_made():
+    def made():
+        raise AssertionError("called for a leaf that does not fit")
+
+    with pytest.raises(headwater.InvalidArgument, match="expected from 1 to 2 processes"):
+        Leaves(2, 0, 3, in_brackets)
+    own = Leaves(2, 0, 1, in_brackets)
+    own.push("wide", lambda: "0")
+    for call in (own.nodes, own.whole):
+        with pytest.raises(headwater.InvalidArgument, match=r"\[0, 1\] .*, found \[1\] missing"):
+            call()
+    with pytest.raises(headwater.InvalidArgument, match="the one before, wide, found narrow"):
+        own.push("narrow", made)
+    # A refused leaf counts for nothing.
+    own.push("wide", lambda: "1")
+    with pytest.raises(headwater.InvalidArgument, match="expected 2 pushes, .* found one more"):
+        own.push("wide", made)
+    assert own.whole() == "(0 1)"
 
 
 REFUSED = """
