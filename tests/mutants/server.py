@@ -8,6 +8,7 @@ line of JSON for each run, `{"tests": [...], "seconds": N}`, and answers with it
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -62,6 +63,10 @@ def main() -> None:
     for name in LIBRARIES:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
+    # pytest collects garbage, which takes longer than most tests: not among the libraries, whose
+    # memory it would copy.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
