@@ -110,11 +110,14 @@ def test_each_prediction_has_the_ends_of_its_own_bin():
 def test_labels_at_an_end_are_inside_however_the_scale_rounds():
     draws = np.random.default_rng(3)
     labels = draws.integers(1, 5, 200).astype(np.float64)
-    values = np.full(200, 3.7)
     rank = {"scale": {"rank": {"quantiles": [1.0, 2, 2, 3, 3, 3, 4]}}}
-    for stats, unit in ((LINEAR, 1), (LINEAR, 1e6), (LOG, 1), (rank, 1)):
-        found = fitted(values * unit, labels * unit, stats)
-        assert found.coverage(values * unit, labels * unit)["coverage"]["share"] == 1
+    for stats, value, unit in (
+        (LINEAR, 3.7, 1), (LINEAR, 3.7, 1e6 / 9), (LINEAR, 1.4, 1e6 / 9), (LOG, 3.7, 1),
+        (rank, 3.7, 1),
+    ):  # fmt: skip
+        values = np.full(200, value * unit)
+        found = fitted(values, labels * unit, stats)
+        assert found.coverage(values, labels * unit)["coverage"]["share"] == 1
 
 
 def test_probabilities_and_categories_have_no_intervals_and_no_warning(capsys):
