@@ -33,19 +33,24 @@ def ask(monkeypatch):
         of.seeds, of.told = [], []
 
         def predict_values(parts, models, task, seeds):
+            assert (parts.stores[0].members, models, task.kind) == (tuple(members), "models", kind)
             of.seeds += [tuple(seed) for seed in seeds]
             found = np.arange(1.0, len(seeds) + 1) if values is None else np.array(values)
             return found, np.full(len(seeds), 0.25)
 
+        def warning(parts, task, times):
+            assert (parts.stores[0].members, task.kind) == (tuple(members), kind)
+            return of.outside if times else "no time"
+
         monkeypatch.setattr(prediction, "predict_values", predict_values)
-        monkeypatch.setattr(time_range, "warning", lambda parts, task, times: of.outside)
+        monkeypatch.setattr(time_range, "warning", warning)
         stats = {"cat_emb_start": 10}
         task = Task("club/pays", 0, kind, stats, sees_everything=of.sees_everything)
         status = SimpleNamespace(show=lambda _: None)
         parts = SimpleNamespace(stores=[FewRows(*members)], status=status)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            found = frames.predict(parts, [], Intervals(task, **intervals), frame, wanted)
+            found = frames.predict(parts, "models", Intervals(task, **intervals), frame, wanted)
         of.told = [(str(of.message), of.filename) for of in told]
         return found
 
