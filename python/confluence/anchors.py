@@ -52,9 +52,8 @@ class Anchor(NamedTuple):
 
     def find(self, key: str | tuple[str, ...]) -> RowView | None:
         """Returns the row that a key names, the first one that has it; None if there is none."""
-        parts = key if isinstance(key, str) or len(key) > 1 else key[0]
         try:
-            return self.store.row(self.table, key_text(parts))
+            return self.store.row(self.table, key_text(key))
         except headwater.InvalidArgument:
             return None
 

@@ -266,7 +266,7 @@ def _of_labels(
         predictions = metrics.baselines(
             task.kind, train.rows, train.labels, len(asked.labels), rows
         )
-        if history is not None and len(history.rows):
+        if history is not None:
             otherwise = next(iter(predictions.values()))
             predictions |= from_history(task.kind, history, asked, otherwise)
         results[split] = {

@@ -94,13 +94,13 @@ def of_scores(task: Task, val: Scores) -> Intervals:
     scale = task.stats.get("scale", "linear")
     errors = metrics.to_scale(val.labels, scale) - metrics.to_scale(val.values, scale)
     ends = _last_predictions(val.values)
-    numbers = np.searchsorted(ends[:-1], val.values)
-    bins = [_bin(val.values[numbers == at], errors[numbers == at]) for at in range(len(ends))]
+    numbers = np.searchsorted(ends, val.values)
+    bins = [_bin(val.values[numbers == at], errors[numbers == at]) for at in range(len(ends) + 1)]
     return Intervals(task, bins)
 
 
 def _last_predictions(values: Numbers) -> list[float]:
-    """Returns the greatest prediction of each bin.
+    """Returns the greatest prediction of each bin but the last.
 
     At most ten bins have about as many seeds each. Seeds with the same prediction share a bin.
     """
@@ -113,7 +113,7 @@ def _last_predictions(values: Numbers) -> list[float]:
             # Too few for another bin: the last one has them, too.
             break
         found.append(float(ordered[end - 1]))
-    return [*found, float(ordered[-1])]
+    return found
 
 
 def _bin(values: Numbers, errors: Numbers) -> dict[str, float]:

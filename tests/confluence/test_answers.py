@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
@@ -11,10 +12,10 @@ import confluence
 import headwater
 from confluence import answers, config, evaluation, frames, metrics, prediction, seeds, times
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
-from confluence.evaluation import Task
+from confluence.evaluation import Scores, Task
 from confluence.intervals import Intervals
 from runs import confluence as command
-from stores import prepare_tables
+from stores import FewRows, prepare_tables
 
 # Orbax's threads warn of options that are intended; the command silences them.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -133,6 +134,120 @@ def test_metrics_by_period_are_those_of_its_seeds(period, expected):
     assert [scores["mae"] for scores in found.values()] == [0.5, 1.0]
 
 
+def answered(kind, split="test", *, values, labels, stored=None, times=("2022-01-01",), bins=()):
+    """Returns the answers of seeds whose rows are 0, 1 and so on."""
+    count = len(values)
+    task = Task("club/pays", 0, kind, {"cat_emb_start": 10}, sees_everything=False)
+    return answers.Answers(
+        task, split, np.arange(count, dtype=np.uint32),
+        np.array(list(times) * (count // len(times)), "datetime64[us]"),
+        np.array(values, np.float64), np.array(labels, np.float64),
+        np.array(labels if stored is None else stored, np.float64), Intervals(task, bins),
+    )  # fmt: skip
+
+
+MEMBERS = SimpleNamespace(stores=[FewRows(("a", None), ("b", None), (None, None))])
+DAY = 86_400_000_000
+BINS = [{"from": 0.0, "to": 9.0, "seeds": 50, "low": -1.0 * DAY, "high": 3.0 * DAY}]
+
+
+def test_answers_are_those_of_the_seeds_of_the_split_in_their_order(monkeypatch):
+    def read(*given, **options):
+        assert given == ("settings", "stores", task, "val")
+        assert options == {"with_cells": False, "as_stored": True}
+        return seeds.Seeds(
+            np.array([4, 2], np.uint32), np.array([DAY, seeds.NO_TIME]), np.array([0.1, 2.0]), None
+        )
+
+    monkeypatch.setattr(seeds, "read", read)
+    task = Task("shop/spend", 0, NUMERICAL, {}, sees_everything=False)
+    rows, values, labels = np.array([4, 2], np.uint32), np.ones(2), np.array([0.1000001, 2.0])
+    scores = Scores(0.0, 2, 0, {}, rows, values, labels)
+    parts = SimpleNamespace(settings="settings", stores="stores")
+    found = answers.of_split(parts, scores, task, "val", "intervals")
+    assert (found.task, found.split, found.intervals) == (task, "val", "intervals")
+    assert np.array_equal(found.times, np.array(["1970-01-02", "NaT"], "M8[us]"), equal_nan=True)
+    assert found.values is values
+    assert found.labels is labels
+    assert found.stored_labels.tolist() == [0.1, 2.0]
+
+
+def test_each_seed_is_a_line_with_its_key_its_time_and_its_interval(tmp_path):
+    given = [
+        answered(BOOLEAN, values=[0.25, 1, 0], labels=[0, 1, 1]),
+        answered(NUMERICAL, "val", values=[2], labels=[1.1], stored=[1], times=["NaT"]),
+    ]
+    answers.write(tmp_path / "answers.csv", MEMBERS, given[:1])
+    assert (tmp_path / "answers.csv").read_text() == (
+        "task,split,key,obs_time,prediction,label\n"
+        "club/pays,test,a,2022-01-01 00:00:00,0.250000,false\n"
+        "club/pays,test,b,2022-01-01 00:00:00,1.000000,true\n"
+        "club/pays,test,row 2,2022-01-01 00:00:00,0.000000,true\n"
+    )
+    answers.write(tmp_path / "both.csv", MEMBERS, given)
+    header, first, *_, last = (tmp_path / "both.csv").read_text().splitlines()
+    assert header.split(",")[4:] == ["prediction", "prediction_low", "prediction_high", "label"]
+    assert first.endswith(",0.250000,,,false")
+    assert last == "club/pays,val,a,,2,,,1.0"
+
+
+def test_the_columns_of_a_parquet_file_have_the_type_of_their_tasks(tmp_path):
+    time, text = pyarrow.timestamp("us", "UTC"), pyarrow.string()
+    numbers = [
+        answered(BOOLEAN, values=[0.25, 1], labels=[0, 1]),
+        answered(NUMERICAL, values=[2], labels=[1.1], stored=[1], times=["NaT"]),
+    ]
+    due = [answered(TIMESTAMP, values=[2 * DAY, 1e25], labels=[DAY, 0], bins=BINS)]
+    for number, (given, kind) in enumerate(
+        ((numbers, pyarrow.float64()), (due, time), ([*numbers, *due], text))
+    ):
+        out = tmp_path / f"{number}.parquet"
+        answers.write(out, MEMBERS, given)
+        found = pyarrow.parquet.read_table(out)
+        for name in ("prediction", "label", "prediction_low", "prediction_high"):
+            assert found.schema.field(name).type == kind
+        assert found.schema.field("obs_time").type == time
+        assert found.schema.field("key").type == text
+    plain, times, texts = (
+        pyarrow.parquet.read_table(tmp_path / f"{number}.parquet").to_pydict()
+        for number in range(3)
+    )
+    assert plain["prediction"] == [0.25, 1, 2]
+    assert plain["label"] == [0, 1, 1]
+    assert plain["prediction_low"] == plain["prediction_high"] == [None] * 3
+    assert [of and of.day for of in plain["obs_time"]] == [1, 1, None]
+    since = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    days = {name: (of[0] - since) / datetime.timedelta(1) for name, of in list(times.items())[4:]}
+    assert days == pytest.approx(
+        {"prediction": 2, "prediction_low": 1, "prediction_high": 5, "label": 1}
+    )
+    assert times["prediction"][1] is None
+    assert texts["prediction"][0] == "0.250000"
+    assert texts["prediction_low"][:3] == [None] * 3
+
+
+def test_seeds_without_a_time_are_a_period_of_their_own():
+    given = answered(NUMERICAL, values=[1, 2], labels=[3, 2], times=["NaT", "0987-06-05"])
+    for period, name in (
+        ("day", "0987-06-05"), ("month", "0987-06"), ("year", "0987"), ("quarter", "0987-Q2")
+    ):  # fmt: skip
+        found = answers.by_period(given, period)
+        assert {name: of["mae"] for name, of in found.items()} == {name: 0, "no time": 2}
+    shown = answers.table({"club/pays, test": found, "none, test": {}})
+    header, *lines = shown.splitlines()
+    assert header.split()[:5] == ["club/pays,", "test", "seeds", "mae", "rmse"]
+    assert lines[0].split()[:4] == ["0987-Q2", "1", "0.0000", "0.0000"]
+    assert lines[-2:] == ["", "none, test"]
+
+
+def test_parquet_needs_pyarrow_and_csv_does_not(tmp_path, monkeypatch):
+    answers.check_file(tmp_path / "a.parquet")
+    monkeypatch.setattr(answers.importlib.util, "find_spec", lambda name: None)
+    answers.check_file(tmp_path / "a.csv")
+    with pytest.raises(confluence.config.ConfigError, match="Parquet needs pyarrow; install it"):
+        answers.check_file(tmp_path / "a.parquet")
+
+
 def test_a_time_that_no_year_has_is_shown_as_microseconds():
     task = Task("shop/due", 0, TIMESTAMP, {}, sees_everything=False)
     assert prediction.formatted(None, task, 0.0) == "1970-01-01T00:00:00.000000"
@@ -166,9 +281,11 @@ def test_the_interval_draws_entities_with_all_their_seeds():
         ("answers.txt", "expected a file that ends in .csv or .parquet for --out, found"),
         ("there.csv", "there.csv is there already; remove it, or choose another file"),
         ("none/answers.csv", "none, found none; create it"),
+        ("folder.csv", "folder.csv is there already"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_at_once(name, message, tmp_path):
     (tmp_path / "there.csv").write_text("")
+    (tmp_path / "folder.csv").mkdir()
     with pytest.raises(confluence.config.ConfigError, match=message):
         answers.check_file(tmp_path / name)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 import confluence
 import headwater
-from confluence import baselines, boosting, config, evaluation, feed, seeds
+from confluence import baselines, boosting, config, evaluation, feed, links, seeds
 from confluence.baselines import History
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL
+from confluence.evaluation import Task
 from confluence.parallel import Processes
 from confluence.seeds import DAY_MICROSECONDS, Seeds
 
@@ -54,6 +56,191 @@ def test_p7_baselines_repeat_what_was_known_at_the_time(known, asked):
         "last label"
     ]
     assert len(baselines.known_labels(CATEGORICAL, history, of_days(asked))) == 2
+
+
+def test_the_last_year_has_365_days():
+    history = History.of([of_days([(1, 0, 7)])], 10 * DAY_MICROSECONDS)
+    asked = of_days([(1, day, 0) for day in (9, 10, 374, 375)])
+    told = baselines.known_labels(NUMERICAL, history, asked)
+    found = told["mean of the last year"]
+    assert found == pytest.approx([np.nan, 7, 7, np.nan], nan_ok=True)
+
+
+DAY = DAY_MICROSECONDS
+TASK = Task("shop/spend", 0, NUMERICAL, {}, sees_everything=False)
+
+
+class Shop:
+    """A store that says of its tasks what the baselines ask."""
+
+    def __init__(self, horizon=None, *, strict=False, last=()):
+        target = {} if horizon is None else {"derived": {"horizon_us": horizon}}
+        self._tasks = [
+            {"name": "other", "target": {"derived": {"horizon_us": 1}}, "strict": True},
+            {"name": "spend", "target": target, "strict": strict},
+        ]
+        self._last = np.array(last)
+
+    def metadata(self):
+        return {"tasks": self._tasks}
+
+    def pairs(self, name, until):
+        assert name == "spend"
+        known = self._last if until is None else np.minimum(self._last, until)
+        return {"popularity": np.zeros(len(known), np.uint32), "last": known}
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Seeds (row, day, label) of each split in place of those of a sampler; what is read of them.
+
+    Of row 1 the labels 1, 2 and 3 are known after 10, 25 and 30 days.
+    """
+    of = {
+        "train": [(1, 0, 1), (1, 20, 3), (2, 0, 8)],
+        "val": [(1, 15, 2), (2, 15, 2), (3, 15, 2)],
+        "test": [(1, 40, 5)],
+    }
+    reads = []
+
+    def read(settings, stores, task, split, *, with_cells):
+        reads.append((split, with_cells))
+        assert (isinstance(stores[0], Shop), task.name) == (True, "shop/spend")
+        return (
+            of_days(of[split])
+            if of[split]
+            else of_days([(0, 0, 0)])._replace(
+                labels=np.zeros(0), rows=np.zeros(0, np.uint32), times=np.zeros(0, np.int64)
+            )
+        )
+
+    def compare(task, found, columns, labels):
+        assert (list(found), columns) == (["train", "val", "test"], "columns")
+        boosted.append(labels)
+        scores = {"val": {"mae": 0.25}, "test": {"mae": 0.5}}
+        return {"boosting": boosting.Boosted(scores, 1.5)}
+
+    boosted = []
+    monkeypatch.setattr(seeds, "read", read)
+    monkeypatch.setattr(seeds, "describe", lambda stores, _: stores[0].metadata() and "columns")
+    monkeypatch.setattr(boosting, "compare", compare)
+    return SimpleNamespace(seeds=of, reads=reads, boosted=boosted)
+
+
+def compared(store, *splits, task=TASK, with_boosting=False):
+    return baselines.of_task(None, [store], task, splits, with_boosting=with_boosting)
+
+
+def maes(found, split):
+    return {name: scores["mae"] for name, scores in found.metrics[split].items()}
+
+
+def test_the_baselines_of_a_task_are_those_of_its_labels(given):
+    found = compared(Shop(10 * DAY), "val", "test")
+    assert (found.boosting, found.seconds) == ("off", {})
+    assert maes(found, "val") == pytest.approx({
+        # Of row 3 nothing is known: it gets the mean of all.
+        "mean": 2, "median": 1, "mean of the entity": (0 + 6 + 2) / 3,
+        "last label": (1 + 6 + 2) / 3, "mean of the last year": (1 + 6 + 2) / 3,
+    })  # fmt: skip
+    assert maes(found, "test") == {
+        "mean": 1, "median": 2, "mean of the entity": 3, "last label": 2,
+        "mean of the last year": 3,
+    }  # fmt: skip
+    # A row's own train labels are the answer on train.
+    assert list(maes(compared(Shop(), "train"), "train")) == ["mean", "median"]
+
+
+def test_a_strict_task_knows_a_label_a_microsecond_later(given):
+    given.seeds["test"] = [(1, 10, 1)]
+    for strict, wanted in ((False, 0), (True, 3)):
+        found = compared(Shop(10 * DAY, strict=strict), "test")
+        assert maes(found, "test")["last label"] == wanted
+    # Without a horizon nobody knows.
+    assert "last label" not in maes(compared(Shop(), "test"), "test")
+
+
+def test_only_the_splits_that_are_needed_are_read(given):
+    for store, with_boosting, wanted in (
+        (Shop(), False, ["train", "val"]),
+        (Shop(1), False, ["train", "val", "test"]),
+        (Shop(), True, ["train", "val", "test"]),
+    ):
+        given.reads.clear()
+        compared(store, "val", with_boosting=with_boosting)
+        assert given.reads == [(split, with_boosting) for split in wanted]
+
+
+@pytest.mark.parametrize("empty", ["train", "val"])
+def test_a_split_without_labels_has_no_baselines_and_no_boosting(given, empty):
+    given.seeds[empty] = []
+    found = compared(Shop(1), "val", "test", with_boosting=True)
+    assert found.boosting == f"no labels in {empty}"
+    assert found.metrics["val"] == {}
+    assert (found.metrics["test"] == {}) == (empty == "train")
+    with pytest.raises(config.ConfigError, match=f"shop/spend, found no labels in {empty}"):
+        baselines.compare(None, [Shop(1)], TASK)
+
+
+def test_boosting_is_beside_the_baselines_of_the_splits_that_are_asked_for(given):
+    found = compared(Shop(10 * DAY), "test", with_boosting=True)
+    assert list(found.metrics) == ["test"]
+    assert maes(found, "test")["boosting"] == 0.5
+    assert (found.boosting, found.seconds) == ("done", {"boosting": 1.5})
+    kind = TASK._replace(kind=CATEGORICAL)
+    for task, is_category in ((TASK, [False] * 4), (kind, [True, False])):
+        given.boosted.clear()
+        compared(Shop(10 * DAY), "test", task=task, with_boosting=True)
+        (labels,) = given.boosted
+        assert labels.is_category.tolist() == is_category
+        # The last label, and since when it was known.
+        assert labels.cells["test"][:, :2].tolist() == [[3, 10]]
+        assert np.isnan(labels.cells["val"][2]).all()
+    given.boosted.clear()
+    compared(Shop(), "test", with_boosting=True)
+    assert given.boosted == [None]
+
+
+def test_all_baselines_are_a_table_with_their_seconds(given, monkeypatch):
+    clock = iter([10.0, 14.0])
+    monkeypatch.setattr(baselines, "time", SimpleNamespace(process_time=lambda: next(clock)))
+    given.seeds["val"] = given.seeds["val"][:1]
+    found = baselines.compare(None, [Shop()], TASK)[::-1]
+    assert [(of.name, of.metrics["val"]["mae"], of.seconds) for of in found] == [
+        ("boosting", 0.25, 1.5), ("mean of the entity", 0, 2.5), ("median", 1, 2.5),
+        ("mean", 2, 2.5),
+    ]  # fmt: skip
+    header, first, *_, last = baselines.table(
+        [of._replace(metrics={s: {"mae": m["mae"]} for s, m in of.metrics.items()}) for of in found]
+    ).splitlines()
+    assert header == "baseline            val mae  test mae  CPU seconds"
+    assert first == "boosting            0.2500   0.5000    1.5"
+    assert last == "mean                2.0000   1.0000    2.5"
+
+
+def test_without_scikit_learn_comparing_says_what_to_install(given, monkeypatch):
+    monkeypatch.setattr(boosting, "is_installed", lambda: False)
+    assert compared(Shop(), "val", with_boosting=True).boosting == "not installed"
+    assert given.reads == [("train", False), ("val", False)]
+    with pytest.raises(config.ConfigError, match=r"pip install headwater\[baselines\]"):
+        baselines.compare(None, [Shop()], TASK)
+
+
+def test_pairs_have_the_baselines_of_links_and_no_boosting(given):
+    groups = np.zeros(3, np.int64)
+    task = TASK._replace(kind=BOOLEAN, pairs=links.Pairs(groups.astype(np.uint32), groups, 2))
+    given.seeds.update(val=[(0, 0, 0), (1, 0, 1), (2, 0, 0)], test=[(2, 0, 1), (1, 0, 0)])
+    store = Shop(last=[5, 9 * DAY, 7 * DAY])
+    for until, val, test in ((None, 1, 0.5), ("1970-01-02", 0.75, 0.75)):
+        data = SimpleNamespace(data=SimpleNamespace(visible_until=until))
+        found = baselines.compare(data, [store], task)
+        assert [of.name for of in found] == ["random", "popularity", "last linked"]
+        of_last = found[-1].metrics
+        assert (of_last["val"]["map"], of_last["test"]["map"]) == (val, test)
+    assert given.reads == [("val", False), ("test", False)] * 2
+    given.seeds["test"] = []
+    with pytest.raises(config.ConfigError, match="found no labels in test"):
+        baselines.compare(data, [store], task)
 
 
 @pytest.fixture(scope="module")

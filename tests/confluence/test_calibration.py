@@ -1,6 +1,7 @@
 """Predictions against labels: the bins, and where the results show them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -52,6 +53,38 @@ def test_a_number_has_bins_of_equal_size_and_equal_predictions_share_one():
 
 def test_a_category_has_no_bins():
     assert calibration.calibration(CATEGORICAL, np.zeros(3), np.zeros(3)) is None
+
+
+def test_each_task_and_split_with_bins_has_a_table_of_them():
+    values = np.array([0.25, 0.25, 0.5])
+    tasks = {
+        "shop/churn": {
+            "train": {},
+            "val": {"calibration": calibration.calibration(BOOLEAN, values, np.ones(3))},
+        },
+        "shop/kind": {"test": {}},
+        # All predictions are equal: there is one bin.
+        "shop/spend": {
+            "test": {
+                "calibration": calibration.calibration(NUMERICAL, np.full(2, 3.0), np.array([3, 6]))
+            }
+        },
+    }
+    churn, spend = (
+        [re.split("  +", line) for line in block.splitlines()]
+        for block in calibration.text(tasks).split("\n\n")
+    )
+    assert churn[:3] == [
+        ["shop/churn, val: predictions and labels, expected calibration error 0.6667"],
+        ["from", "to", "seeds", "mean prediction", "mean label"],
+        ["0", "0.1", "0", "-", "-"],
+    ]
+    assert churn[4] == ["0.2", "0.3", "2", "0.25", "1"]
+    assert spend == [
+        ["shop/spend, test: predictions and labels"],
+        ["from", "to", "seeds", "mean prediction", "mean label", "mean absolute error"],
+        ["3", "3", "2", "3", "4.5", "1.5"],
+    ]
 
 
 def test_the_results_and_the_report_of_a_run_have_the_bins(whole):

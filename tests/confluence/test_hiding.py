@@ -157,7 +157,7 @@ def metadata(relations, aggregates=()):
 
 
 def hidden_cells(hider, given):
-    return [np.flatnonzero(of["is_padding"][0]).tolist() for of in hider.hide(given)]
+    return [np.flatnonzero(of["is_padding"][0] == 1).tolist() for of in hider.hide(given)]
 
 
 def test_a_row_is_hidden_if_only_the_relation_leads_to_it():
@@ -174,6 +174,12 @@ def test_a_row_is_hidden_if_only_the_relation_leads_to_it():
     assert hidden_cells(hider, graph((0, 1, 0), (0, 2, 1), (3, 0, 1), (3, 2, 3)))[1] == [3, 4]
     # The rows behind a hidden row are lost with it.
     assert hidden_cells(hider, graph((0, 1, 0), (2, 1, 1), (2, 3, 2)))[0] == [2, 3, 4]
+
+
+def test_padding_stays_beside_what_is_hidden():
+    given = graph((0, 1, 0))
+    given["is_padding"][0, 4] = 1
+    assert hidden_cells(hiding.Hider(metadata(1)), given) == [[2, 4], [1, 4]]
 
 
 def test_rows_behind_the_relation_are_those_of_a_plain_search():
@@ -224,6 +230,37 @@ def test_what_no_context_has_is_the_same_batch_and_not_listed():
         {"hidden": "orders.r0", "contexts": 1.0, "value": 0.5, "difference": 0.5 - 0.9},
         {"hidden": hiding.OWN_CELLS, "contexts": 1.0, "value": 0.8, "difference": 0.8 - 0.9},
     ]
+
+
+def test_a_summary_without_parents_is_hidden_by_the_name_of_its_table():
+    # The first is of relation 0, the second has a number after all relations.
+    summaries = [{"table": 0, "relation": 0}, {"table": 0, "relation": 1}]
+    hider = hiding.Hider({**metadata(1), "summaries": summaries})
+    assert hidden_cells(hider, graph((0, 1, 0), (0, 2, 1))) == [[2], [3], [1]]
+    hider.hide(graph((0, 1, 0)))
+    scores = Scores(0.0, 1, 0, {"auroc": 0.5}, *[np.zeros(0)] * 3)
+    shares = {
+        of["hidden"]: of["contexts"] for of in hider.records(of_kind(BOOLEAN), scores, [scores] * 3)
+    }
+    assert shares == {"orders.r0": 1.0, "orders": 0.5, hiding.OWN_CELLS: 1.0}
+
+
+def test_what_a_task_uses_is_a_table_for_each_split_that_has_it():
+    used = {"hidden": "orders.r0", "contexts": 0.125, "value": 0.75, "difference": -0.15}
+    of_task = {
+        "leading": "auroc",
+        "train": {"auroc": 0.99},
+        "val": {"auroc": 0.9, "relations": [used, used | {"difference": 0.15}]},
+        "test": {"auroc": 0.8, "relations": [used]},
+    }
+    val, test = hiding.text({"shop/churn": of_task, "shop/spend": {"leading": "mae"}}).split("\n\n")
+    assert val.splitlines() == [
+        "shop/churn, val: auroc 0.9000; with one relation hidden:",
+        "hidden     contexts  auroc   difference",
+        "orders.r0  12.5 %    0.7500  -0.1500",
+        "orders.r0  12.5 %    0.7500  +0.1500",
+    ]
+    assert test.startswith("shop/churn, test: auroc 0.8000; ")
 
 
 def test_the_greatest_loss_comes_first_and_what_has_no_metric_last():

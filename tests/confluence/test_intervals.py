@@ -39,6 +39,7 @@ def test_the_ends_leave_out_one_error_in_twenty_below_and_above():
     # Of 19 errors and a new one, the new one is the least with probability 1 / 20.
     found = fitted([10.0] * 19, 10 + np.arange(-9, 10))
     assert ends(found, 10.0, 50.0) == [pytest.approx((1, 19)), pytest.approx((41, 59))]
+    assert ends(fitted([10.0] * 38, 10 + np.arange(38)), 10.0) == [pytest.approx((10, 47))]
     # The second of 39 errors.
     found = fitted([10.0] * 39, 10 + np.arange(-19, 20))
     assert ends(found, 10.0) == [pytest.approx((-8, 28))]
@@ -98,12 +99,25 @@ def test_on_a_logarithmic_scale_an_interval_grows_within_its_bin():
     assert small[0] > 0
 
 
+def test_each_prediction_has_the_ends_of_its_own_bin():
+    errors = np.append(np.tile([-1.0, 1.0], 25), np.tile([-9.0, 9.0], 25))
+    found = fitted(np.arange(100.0), np.arange(100.0) + errors)
+    assert ends(found, 0.0, 49.0, 50.0, 1000.0) == [
+        pytest.approx(of) for of in ((-1, 1), (48, 50), (41, 59), (991, 1009))
+    ]
+
+
 def test_labels_at_an_end_are_inside_however_the_scale_rounds():
     draws = np.random.default_rng(3)
     labels = draws.integers(1, 5, 200).astype(np.float64)
-    values = np.full(200, 3.7)
-    for stats in (LINEAR, LOG, {"scale": {"rank": {"quantiles": [1.0, 2, 2, 3, 3, 3, 4]}}}):
-        assert fitted(values, labels, stats).coverage(values, labels)["coverage"]["share"] == 1
+    rank = {"scale": {"rank": {"quantiles": [1.0, 2, 2, 3, 3, 3, 4]}}}
+    for stats, value, unit in (
+        (LINEAR, 3.7, 1), (LINEAR, 3.7, 1e6 / 9), (LINEAR, 1.4, 1e6 / 9), (LOG, 3.7, 1),
+        (rank, 3.7, 1),
+    ):  # fmt: skip
+        values = np.full(200, value * unit)
+        found = fitted(values, labels * unit, stats)
+        assert found.coverage(values, labels * unit)["coverage"]["share"] == 1
 
 
 def test_probabilities_and_categories_have_no_intervals_and_no_warning(capsys):
@@ -116,6 +130,31 @@ def test_probabilities_and_categories_have_no_intervals_and_no_warning(capsys):
         assert capsys.readouterr().out == (
             "key,obs_time,prediction,null_probability\n17,2022-01-01,x,0.5\n"
         )
+
+
+def test_a_run_has_the_intervals_of_its_results_if_they_are_of_its_checkpoints(tmp_path):
+    found = fitted([10.0] * 19, 10 + np.arange(-9, 10))
+    assert (found.warning, set(found.record())) == (None, {"prediction_intervals"})
+
+    def of_run(steps, kind=NUMERICAL):
+        return intervals.of_run(tmp_path, steps, found.task._replace(kind=kind))
+
+    def write(**content):
+        of_val = {"val": found.record()}
+        content = {"members": [], "step": 3, "tasks": {"shop/spend": of_val}, **content}
+        (tmp_path / "results.json").write_text(json.dumps(content))
+
+    assert of_run([3]).missing == "the training has not ended; they come with its results"
+    assert of_run([3], BOOLEAN).warning is None
+    write()
+    assert of_run([3]) == found
+    assert of_run([4]).missing == "the results are of step 3, the checkpoint of 4"
+    write(members=[3, 5], step=None)
+    assert of_run([3, 5]) == found
+    assert of_run([3, 6]).missing == "the results are of step 3, 5, the checkpoint of 3, 6"
+    for tasks in ({}, {"shop/spend": {"val": {"mae": 1.0}}}):
+        write(tasks=tasks)
+        assert of_run([3]).missing.startswith("the results are of an earlier version; add them")
 
 
 def test_a_time_has_an_interval_of_times(demo_store, tmp_path):

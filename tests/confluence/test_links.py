@@ -190,17 +190,30 @@ def test_baselines_know_popularity_and_the_last_links(shop):
     assert "test map" in shown.stdout
 
 
+def test_a_group_has_the_pairs_of_one_anchor_row_and_one_time():
+    class Store:
+        def pairs(self, name):
+            assert name == "next"
+            return {"anchor": np.array([2, 1, 2, 1, 2]), "observed": np.array([5, 5, 5, 7, 6])}
+
+    found = links.read(Store(), "next", 9)
+    assert found.groups.tolist() == [2, 0, 2, 1, 3]
+    assert (found.anchors.tolist(), found.drawn) == ([2, 1, 2, 1, 2], 9)
+
+
 def test_last_linked_ranks_by_time_and_then_by_popularity():
     class Store:
         def pairs(self, name, until):
-            del name, until
+            assert (name, until) == ("next", 10)
             return {
-                "popularity": np.array([9, 1, 2, 5], np.uint32),
-                "last": np.array([-(2**63), 7, -(2**63), 8]),
+                "popularity": np.array([9, 1, 2, 5, 3], np.uint32),
+                "last": np.array([-(2**63), 7, -(2**63), 8, 7]),
             }
 
-    found = links.baselines(Store(), "next", np.arange(4, dtype=np.uint32), None)
-    assert list(np.argsort(-found["last linked"])) == [3, 1, 0, 2]
+    found = links.baselines(Store(), "next", np.array([3, 2, 1, 0], np.uint32), 10)
+    assert list(np.argsort(-found["last linked"])) == [0, 2, 3, 1]
+    assert found["popularity"].tolist() == [5, 2, 1, 9]
+    assert found["random"].tolist() == [0, 0, 0, 0]
 
 
 def test_the_history_of_a_pair_is_that_of_its_customer(shop):

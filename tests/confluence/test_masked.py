@@ -1,7 +1,10 @@
 """Masked cells: what the model sees and does not see of them, their losses, and learning them."""
 
+import contextlib
 import dataclasses
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,7 @@ from confluence import batch, config, feed, loss, masked, model, synthetic
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TEXT, TIMESTAMP, TYPE_NAMES
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
+from headwater.sampler import micros
 
 TYPES = (NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT)
 SETTINGS = config.Config(
@@ -312,3 +316,116 @@ def test_only_a_run_that_masks_texts_has_a_head_for_them(share, texts, has_head)
     program = Program(settings, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
     assert ("text" in program.initial().params["heads"]) == has_head
     assert "text" in program.initial(with_texts=True).params["heads"]
+
+
+def store_of(**metadata):
+    return SimpleNamespace(metadata=lambda: metadata)
+
+
+def test_a_pool_is_named_with_its_store():
+    stores = [store_of(database="shop"), store_of(database="league")]
+    names = ["league/wins", "shop/whirlpool:", "league/pool:matches", "shop/pool:orders"]
+    assert masked.find_pools(names, stores) == [("league/pool:matches", 1), ("shop/pool:orders", 0)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "vectors", "share", "of_texts", "is_refused"),
+    [
+        (3, False, 0.1, True, True), (3, True, 0.1, True, False), (0, False, 0.1, True, False),
+        (3, False, 0.0, True, False), (3, False, 0.1, False, False),
+    ],
+)  # fmt: skip
+def test_only_masked_texts_need_vectors(texts, vectors, share, of_texts, is_refused):
+    data = config.Data(stores=("db",), mask_share=share, mask_texts=of_texts)
+    store = store_of(embedding={"text_count": texts, "text_vectors": vectors})
+    if not is_refused:
+        masked.check_texts(data, [store])
+        return
+    with pytest.raises(config.ConfigError, match="found none in db"):
+        masked.check_texts(data, [store])
+
+
+def test_contexts_without_cells_to_mask_are_refused_after_the_first_batches(monkeypatch):
+    def check(first, share=0.1):
+        """Checks a stream whose batch of this number is the first with a masked cell."""
+
+        @contextlib.contextmanager
+        def open_sampler(data, run, _):
+            assert (data.mask_share, run.prefetch) == (share, 0)
+            numbers = itertools.count(1)
+            yield SimpleNamespace(
+                tasks=["shop/churn"],
+                next_train_batch=lambda: {"is_masked": np.arange(3) >= 2 + (next(numbers) < first)},
+            )
+
+        monkeypatch.setattr(masked, "open_sampler", open_sampler)
+        data = dataclasses.replace(SETTINGS.data, mask_share=share)
+        masked.check_cells(dataclasses.replace(SETTINGS, data=data))
+
+    check(1)
+    check(8)
+    with pytest.raises(config.ConfigError, match=r"of shop/churn, found none in the first 32 cont"):
+        check(9)
+    check(9, share=0.0)
+
+
+@pytest.mark.parametrize(
+    ("pool", "time", "until", "lines"),
+    [
+        ("orders", "", "", 1), ("shop/orders", "", "", 1), ("league/orders", "", "", 0),
+        ("players", "", "", 0), ("orders", "2021-01-01", "", 0), ("orders", "2021-01-02", "", 1),
+        ("orders", "2021-01-02", "2021-01-01", 0), ("orders", "2021-01-02", "2021-01-03", 1),
+        ("orders", "", "2021-01-01", 0), ("customers", "", "", 1),
+    ],
+)  # fmt: skip
+def test_a_pool_with_rows_after_the_training_period_gets_an_advice(pool, time, until, lines):
+    tables = [{"name": "customers"}, {"name": "orders"}]
+    end = {"time_us": micros("2021-01-01")}
+    stores = [
+        store_of(database="club", tables=tables),
+        store_of(database="shop", tables=tables, statistics_until=end),
+    ]
+    found = masked.advice(config.Data(pools={pool: time}, visible_until=until), stores)
+    assert len(found) == lines
+    for line in found:
+        assert line.startswith(f"the pool {pool} has rows after 2021-01-01 00:00:00, when the trai")
+        assert "period of shop ends" in line
+
+
+def test_the_score_is_the_mean_over_all_cells_of_the_batches_and_models():
+    counts = np.eye(len(TYPE_NAMES))
+    of_batch = {  # sums and counts of cells
+        "one": (4 * counts[NUMERICAL] + counts[TEXT], 2 * counts[NUMERICAL] + counts[TEXT]),
+        "two": (9 * counts[NUMERICAL], counts[NUMERICAL]),
+        "none": (0 * counts[0], 0 * counts[0]),
+    }
+    done = []
+
+    def score(*batches, models=(1.0,), limit=0):
+        program = SimpleNamespace(
+            score_masked=lambda params, at: loss.ByType(params * of_batch[at][0], of_batch[at][1])
+        )
+        samplers = SimpleNamespace(
+            evaluate=lambda split, names: batches if (split, names) == ("val", ["pool"]) else ()
+        )
+        transfer = SimpleNamespace(to_device=lambda at, with_masks: at if with_masks else "none")
+        return masked.score(
+            program, models, samplers, transfer, "val", "pool",
+            batch_limit=limit, after_batch=lambda: done.append(1),
+        )  # fmt: skip
+
+    assert score("one", "two") == {"loss": 3.5, "cells": 4, "numerical": 13 / 3, "text": 1.0}
+    assert len(done) == 2
+    assert score("one", "two", limit=1) == {"loss": 5 / 3, "cells": 3, "numerical": 2, "text": 1}
+    of_both = score("one", models=(1.0, 3.0))
+    assert of_both == {"loss": 10 / 3, "cells": 3, "numerical": 4, "text": 2}
+    nothing = score("none")
+    assert np.isnan(nothing.pop("loss"))
+    assert nothing == {"cells": 0}
+    header, line, more = masked.table(
+        {"shop/churn": {"val": score("one"), "test": {"loss": 1.5}}, "pool": {}}
+    )
+    assert header.split()[:6] == ["masked", "cells", "of", "split", "loss", "numerical"]
+    assert line.split() == ["shop/churn", "val", "1.6667", "2.0000", "-", "-", "-", "1.0000"]
+    assert more.split() == ["shop/churn", "test", "1.5000", *["-"] * 5]
+    assert masked.table({}) == []

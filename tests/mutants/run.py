@@ -40,6 +40,8 @@ RECORD = Path(__file__).parent / "survivors.md"
 _TWIN = ["tests/confluence/test_twin.py::test_the_model_equals_its_twin"]
 _RECORDED = ["tests/confluence/test_optimizer.py", "-k", "recorded"]
 _MODEL = "tests/confluence/test_model.py"
+_RANKING = "tests/confluence/test_ranking.py"
+_RESULTS = "tests/confluence/test_results.py"
 _MASKED = "tests/confluence/test_masked.py"
 _MICROBATCHES = "tests/confluence/test_microbatches.py"
 _TREE_SUM = "tests/python/test_tree_sum.py"
@@ -58,6 +60,11 @@ _QUICK = "not ctrl_c and not fork and not memory and not thread and not killed a
 # Without those that start a pool of processes or draw many cases, and one that reads a file.
 _FEW_DRAWS = (
     "not processes and not any_split and not pieces_and_order and not in_any_order and not golden"
+)
+# Hypothesis takes long to shrink what it finds, so its tests come last.
+_BY_EXAMPLES = (
+    "(ordered_pairs or over_thresholds or over_categories or its_place or plain_count "
+    "or draws_entities or had)"
 )
 
 # The tests of each file, in turns: the quick ones that notice most come first.
@@ -83,7 +90,7 @@ TESTS: dict[str, list[list[str]]] = {
         ]
     ],
     "confluence/optimizer.py": [
-        [_MODEL, "-k", "rate_rises or muon_updates"],
+        [_MODEL, "-k", "rate_rises or rate_falls or muon_updates"],
         ["tests/confluence/test_optimizer.py", "-k", "numpy or near_nothing"],
         _RECORDED,
     ],
@@ -120,13 +127,78 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/widths.py": [["tests/confluence/test_widths.py"]],
     "confluence/synthetic.py": [["tests/confluence/test_synthetic.py"]],
     "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "over_after"]],
-    "confluence/metrics.py": [["tests/confluence/test_metrics.py"]],
+    "confluence/metrics.py": [
+        ["tests/confluence/test_metrics.py", "-k", f"not {_BY_EXAMPLES}"],
+        ["tests/confluence/test_metrics.py", "-k", _BY_EXAMPLES],
+    ],
     "confluence/rollcall.py": [
         [
             "tests/confluence/test_rollcall.py",
             "-k",
             "not before_writing and not bounded and not stops_on",
         ]
+    ],
+    "confluence/calibration.py": [["tests/confluence/test_calibration.py", "-k", "not of_a_run"]],
+    "confluence/intervals.py": [
+        [
+            "tests/confluence/test_intervals.py",
+            "-k",
+            "leave_out or holds_its or too_few or grows or at_an_end or probabilities or width "
+            "or of_its_results or own_bin",
+        ]
+    ],
+    "confluence/baselines.py": [
+        [
+            "tests/confluence/test_baselines.py",
+            "-k",
+            "last_year or of_a_task or strict or splits or without_labels or beside or scikit "
+            "or pairs or seconds",
+        ],
+        ["tests/confluence/test_baselines.py", "-k", "p7"],
+    ],
+    "confluence/masked.py": [
+        [_MASKED, "-k", "named_with or only_masked or to_mask or advice or score"]
+    ],
+    "confluence/prediction.py": [["tests/confluence/test_prediction.py"]],
+    "confluence/evaluation.py": [
+        ["tests/confluence/test_evaluation.py"],
+        ["tests/confluence/test_metrics.py", "-k", "known_category"],
+    ],
+    "confluence/scoring.py": [["tests/confluence/test_scoring.py"]],
+    "confluence/seeds.py": [["tests/confluence/test_seeds.py"]],
+    "confluence/contexts.py": [["tests/confluence/test_contexts.py"]],
+    "confluence/boosting.py": [["tests/confluence/test_boosting.py"]],
+    "confluence/frames.py": [["tests/confluence/test_frames.py"]],
+    "confluence/answers.py": [
+        [
+            "tests/confluence/test_answers.py",
+            "-k",
+            "answers_are or each_seed or the_columns or period or pyarrow or refused or no_year",
+        ]
+    ],
+    "confluence/results.py": [
+        [_RESULTS, "-k", "not stands_beside and not without_scikit and not run_ends"]
+    ],
+    "confluence/tables.py": [[_RESULTS, "-k", "goes_on or has_a_width or of_a_page or table_has"]],
+    "confluence/times.py": [["tests/confluence/test_times.py"]],
+    "confluence/time_range.py": [["tests/confluence/test_times.py"]],
+    "confluence/anchors.py": [[_RANKING]],
+    "confluence/ranking.py": [[_RANKING]],
+    "confluence/hiding.py": [
+        [
+            "tests/confluence/test_hiding.py",
+            "-k",
+            "hidden_if or plain_search or own_cells or what_no_context or greatest_loss or table "
+            "or summary or padding",
+        ],
+    ],
+    "confluence/links.py": [
+        [
+            "tests/confluence/test_links.py",
+            "-k",
+            "hand or is_chance or interval or linked or group",
+        ],
+        ["tests/confluence/test_links.py", "-k", "over_all_orders"],
     ],
     "headwater/sampler.py": [
         [
@@ -220,6 +292,7 @@ class Copy:
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
         for name in ("python", "tests"):
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+            compileall.compile_dir(folder / name, quiet=2)
         shutil.copy(ROOT / "pyproject.toml", folder)
         for library in (ROOT / "python/headwater").glob("*.so"):
             (folder / "python/headwater" / library.name).symlink_to(library)

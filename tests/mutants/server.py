@@ -63,7 +63,9 @@ def main() -> None:
     for name in LIBRARIES:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
-    # Else each collection of a child copies the memory of all these objects, which takes seconds.
+    # pytest collects garbage, which takes longer than most tests: not among the libraries, whose
+    # memory it would copy.
+    gc.collect()
     gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
