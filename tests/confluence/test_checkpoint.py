@@ -90,6 +90,13 @@ DAMAGE = {
 }
 
 
+def told(capfd):
+    """Returns the one line of confluence on standard error; the command silences Orbax's."""
+    lines = capfd.readouterr().err.splitlines()
+    (line,) = [line for line in lines if line.startswith("confluence: ")]
+    return line
+
+
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_checkpoint_is_passed_over_and_moved(name, tmp_path, capfd):
     folder = tmp_path / "checkpoints"
@@ -105,14 +112,14 @@ def test_a_damaged_checkpoint_is_passed_over_and_moved(name, tmp_path, capfd):
     assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1
     for choice in ("best", "latest"):
         check(Checkpoints(folder).restore_chosen(choice, state(0), SETTINGS, ROOTS), 10)
-        warning = capfd.readouterr().err
+        warning = told(capfd)
         assert warning.startswith("confluence: warning: ")
         assert str(folder / "15") in warning
-        assert warning.endswith("; it is passed over\n")
+        assert warning.endswith("; it is passed over")
     assert Checkpoints(folder).steps == [10, 15]
     check(newest(folder), 10)
     place = tmp_path / "damaged-checkpoints/15"
-    assert capfd.readouterr().err.endswith(f"; it is passed over, and now in {place}\n")
+    assert told(capfd).endswith(f"; it is passed over, and now in {place}")
     assert place.is_dir()
     assert Checkpoints(folder).steps == [10]
 

@@ -356,6 +356,8 @@ def shell(monkeypatch):
     found = Shell()
     ipython = types.ModuleType("IPython")
     ipython.get_ipython = lambda: found
+    # Matplotlib asks for it when the first figure is drawn.
+    ipython.version_info = (9, 0)
     ipython.display = types.ModuleType("IPython.display")
     ipython.display.display = found.display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
