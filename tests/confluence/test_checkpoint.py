@@ -287,6 +287,11 @@ def test_errors_that_may_pass_are_told_from_damage(error, may_pass, tmp_path, mo
     assert isinstance(refused.value, DamageError) != may_pass
 
 
+def test_the_shapes_of_parameters_are_known_without_reading_them(tmp_path):
+    write(tmp_path, {10: None})
+    assert Checkpoints(tmp_path).shapes(10) == {"w": (300,)}
+
+
 def test_without_checkpoints_there_is_none(tmp_path):
     for folder in (tmp_path / "none", tmp_path):
         assert Checkpoints(folder).steps == []

@@ -35,6 +35,7 @@ _RECORDED = ["tests/confluence/test_optimizer.py", "-k", "recorded"]
 _MODEL = "tests/confluence/test_model.py"
 _CHECKPOINT = "tests/confluence/test_checkpoint.py"
 _ROLLCALL = "tests/confluence/test_rollcall.py"
+_START = "tests/confluence/test_start.py"
 _MASKED = "tests/confluence/test_masked.py"
 _MICROBATCHES = "tests/confluence/test_microbatches.py"
 _TREE_SUM = "tests/python/test_tree_sum.py"
@@ -110,7 +111,20 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_status.py"],
         ["tests/confluence/test_notebook.py", "-k", "one_bar_for or has_no_bar"],
     ],
+    "confluence/sinks.py": [
+        ["tests/confluence/test_sinks.py", "-k", "are_named or hides or continues or with_its"]
+    ],
+    "confluence/speed.py": [["tests/confluence/test_speed.py"]],
+    "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or told_of"]],
+    "confluence/compile_cache.py": [[_START, "-k", "(kept or cores or of_one_kind) and not tunables"]],
+    "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
+    "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
     "confluence/choices.py": [["tests/confluence/test_choices.py"]],
+    "confluence/training.py": [
+        ["tests/confluence/test_train.py"],
+        ["tests/confluence/test_trainer.py"],
+        ["tests/confluence/test_training.py", "-k", "gradients or the_best"],
+    ],
     "confluence/checkpoint.py": [
         [_CHECKPOINT, "-k", "json or stay_what or only_folders or without_checkp or told_from"],
         # Without those that train.
