@@ -18,7 +18,7 @@ from runs import ENDLESS, process_options, start_run
 
 TIMEOUT_SECONDS = 240
 # No roll call of threads takes longer.
-SOON_SECONDS = 20
+SOON_SECONDS = 15
 
 
 def differences(ours, theirs):
@@ -56,8 +56,9 @@ def called(values, *, count=None, timeout=5, port=None, before=lambda port: None
         before(port)
     for thread in threads[1 if 0 in values else 0 :]:
         thread.start()
+    end = time.monotonic() + SOON_SECONDS
     for thread in threads:
-        thread.join(SOON_SECONDS)
+        thread.join(max(end - time.monotonic(), 0))
     return found
 
 

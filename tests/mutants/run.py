@@ -116,9 +116,22 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/speed.py": [["tests/confluence/test_speed.py"]],
     "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or told_of"]],
-    "confluence/compile_cache.py": [[_START, "-k", "(kept or cores or of_one_kind) and not tunables"]],
+    "confluence/compile_cache.py": [
+        [_START, "-k", "(kept or cores or of_one_kind) and not tunables"]
+    ],
     "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
     "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
+    "confluence/cli.py": [
+        ["tests/confluence/test_train_command.py"],
+        ["tests/confluence/test_starting.py", "-k", "inherited"],
+    ],
+    "confluence/cli_draft.py": [
+        ["tests/confluence/test_train_command.py", "-k", "draft or contradicts"],
+        ["tests/confluence/test_init.py", "-k", "presets or new_file"],
+    ],
+    "confluence/cli_predict.py": [["tests/confluence/test_predict_command.py"]],
+    "confluence/cli_inspect.py": [["tests/confluence/test_predict_command.py", "-k", "inspect"]],
+    "confluence/api.py": [["tests/confluence/test_functions.py"]],
     "confluence/choices.py": [["tests/confluence/test_choices.py"]],
     "confluence/training.py": [
         ["tests/confluence/test_train.py"],
