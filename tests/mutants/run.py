@@ -116,6 +116,7 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/speed.py": [["tests/confluence/test_speed.py"]],
     "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or told_of"]],
+    "confluence/smoke.py": [["tests/confluence/test_smoke.py", "-k", "in_turn"]],
     "confluence/compile_cache.py": [
         [_START, "-k", "(kept or cores or of_one_kind) and not tunables"]
     ],
@@ -140,6 +141,7 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/checkpoint.py": [
         [_CHECKPOINT, "-k", "json or stay_what or only_folders or without_checkp or told_from"],
+        [_CHECKPOINT, "-k", "copied or older or half or p6 or shapes or space or are_kept or best"],
         # Without those that train.
         [_CHECKPOINT, "-k", "not p2_a_run and not two_processes and not in_an_evaluation"],
     ],
