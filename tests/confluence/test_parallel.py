@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from confluence import batch, parallel, rollcall
+from confluence import batch, parallel, peers, rollcall
 from confluence.parallel import Layout, Processes
 from confluence.rollcall import JoinError
 
@@ -59,7 +59,9 @@ def joined(monkeypatch, tmp_path):
 
         monkeypatch.setattr(parallel, "jax", of_jax)
         monkeypatch.setattr(rollcall, "call", call)
-        return processes.join(1, MEETING, tmp_path), asked
+        # The watch ends with its next beat.
+        monkeypatch.setattr(peers, "_BEAT_SECONDS", 0.05)
+        return processes.join(100, MEETING, tmp_path), asked
 
     yield join
     here.close()
@@ -70,13 +72,13 @@ def test_a_process_joins_the_others_and_starts_jax(joined):
     of_jax = Jax()
     watch, [(rank, count, place, meeting, seconds)] = joined(of_jax, Processes(2, 1, "x:1"))
     watch.close(has_ended=True)
-    assert (rank, count, place.read(), meeting, seconds) == (1, 2, "x:1", MEETING, 1)
+    assert (rank, count, place.read(), meeting, seconds) == (1, 2, "x:1", MEETING, 100)
     [(coordinator, options)] = of_jax.started
     assert coordinator == options["coordinator_bind_address"] == "there:7"
     assert (options["num_processes"], options["process_id"]) == (2, 1)
-    assert options["initialization_timeout"] == 1
+    assert options["initialization_timeout"] == 100
     # The watch notices sooner who is silent, and nobody is waited for who writes results.
-    assert options["heartbeat_timeout_seconds"] > 1
+    assert options["heartbeat_timeout_seconds"] > 100
     assert options["shutdown_timeout_seconds"] >= 86_400
     assert of_jax.settings == {
         # SIGTERM is the run's own.

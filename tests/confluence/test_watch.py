@@ -282,11 +282,12 @@ def test_a_last_message_ends_the_process(monkeypatch, capfd):
     assert (ended, capfd.readouterr().err) == ([1], "rank 1 is gone\n")
 
 
-def test_no_connection_waits(watch):
+def test_no_connection_waits(monkeypatch):
+    monkeypatch.setattr(peers, "_BEAT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = socket.create_connection(listener.getsockname())
         with listener.accept()[0]:
-            found = Peers(0, {1: connection}, 0.1, print)
+            found = Peers(0, {1: connection}, 100, print)
             assert not connection.getblocking()
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             # A program may end without closing it.
@@ -294,10 +295,11 @@ def test_no_connection_waits(watch):
             found.close(has_ended=False)
 
 
-def test_the_watch_runs_until_it_is_closed():
+def test_the_watch_runs_until_it_is_closed(monkeypatch):
+    monkeypatch.setattr(peers, "_BEAT_SECONDS", 0.05)
     here, there = socket.socketpair()
     lost = []
-    found = Peers(1, {0: here}, 0.1, lost.append)
+    found = Peers(1, {0: here}, 100, lost.append)
     there.settimeout(10)
     with there, there.makefile() as lines:
         assert json.loads(lines.readline()) == {"steps_begun": 0}
