@@ -449,9 +449,14 @@ def test_a_rank_takes_no_answer_but_that_of_its_rank_0(name, stays, monkeypatch)
 
 @pytest.mark.parametrize(
     "name",
-    ["localhost", "localhost:", ":1", "localhost:70000", "a:b", "a:\u00b2", "a:" + "9" * 5000],
-)
+    [
+        "localhost", "localhost:", ":1", "localhost:0", "localhost:65536", "a:b", "a:\u00b2",
+        "a:" + "9" * 5000,
+    ],
+)  # fmt: skip
 def test_a_coordinator_is_a_host_and_a_port(name):
+    assert rollcall.address("localhost:1") == ("localhost", 1)
+    assert rollcall.address("[::1]:65535") == ("::1", 65535)
     with pytest.raises(rollcall.JoinError, match="expected --coordinator HOST:PORT, found"):
         rollcall.address(name)
 

@@ -8,6 +8,7 @@ line of JSON for each run, `{"tests": [...], "seconds": N}`, and answers with it
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -17,9 +18,10 @@ import time
 
 #: What the tests import, and what no mutant changes.
 LIBRARIES = [
-    "duckdb", "hypothesis.strategies", "jax.experimental", "jax.numpy", "matplotlib.pyplot",
-    "numpy.testing", "optax", "orbax.checkpoint", "pandas", "polars", "pyarrow.parquet", "pytest",
-    "scipy.linalg", "sklearn.ensemble", "sklearn.metrics",
+    "_pytest.junitxml", "_pytest.unittest", "duckdb", "hypothesis.strategies",
+    "jax.experimental", "jax.numpy", "matplotlib.pyplot", "numpy.testing", "optax",
+    "orbax.checkpoint", "pandas", "pdb", "polars", "pyarrow.parquet", "pytest", "scipy.linalg",
+    "sklearn.ensemble", "sklearn.metrics", "xdist.plugin",
 ]  # fmt: skip
 
 
@@ -62,6 +64,8 @@ def main() -> None:
     for name in LIBRARIES:
         if importlib.util.find_spec(name.partition(".")[0]):
             importlib.import_module(name)
+    # pytest collects garbage several times at its end: without what is loaded here it is quick.
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
