@@ -146,7 +146,7 @@ def test_the_speed_is_that_of_the_steps_since_it_was_recorded(training, clock, m
         clock.run(1.0, 2.0)
         recorder.record(step, fed(cells=100, seconds=0.25), metrics(0.5))
     one, other = (of["speed"] for of in training.records() if "speed" in of)
-    assert 10**7 < one.pop("peak_bytes") == other.pop("peak_bytes") < 10**12
+    assert all(10**7 < of.pop("peak_bytes") < 10**12 for of in (one, other))
     assert one == {
         "step_seconds": 2.0,
         "step_cpu_seconds": 3.0,
