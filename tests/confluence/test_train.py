@@ -136,6 +136,17 @@ def test_a_run_that_is_interrupted_has_ended_for_all_and_a_failed_one_is_lost(
     assert ("shutdown" in names(events)) == has_ended
 
 
+def test_rank_0_alone_says_that_it_reads_the_store(events, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(
+        training.StatusLine, "__init__", lambda _, *, is_leader: said.append(is_leader)
+    )
+    monkeypatch.setattr(training.StatusLine, "show", lambda _, text: said.append(text))
+    for rank in (0, 1):
+        training.train(SETTINGS, tmp_path / str(rank), Joining(2, rank))
+    assert said == [True, "reading the store", False, "reading the store"]
+
+
 def test_rank_0_alone_locks_the_folder(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(training, "_train_run", lambda *of: calls.append(("run", of)) or "results")
