@@ -1,7 +1,10 @@
 """What the options of `confluence train` mean, and how the command ends."""
 
 import argparse
+import os
 import signal
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from confluence.config import ConfigError
 from confluence.parallel import Processes
 from confluence.rollcall import JoinError
 from confluence.training import Interrupted
+from headwater import _headwater
 
 HERE = "x:1"
 
@@ -211,6 +215,56 @@ def test_each_end_of_the_command_has_its_status(error, status, said, monkeypatch
     assert capsys.readouterr() == ("", said)
 
 
+def test_a_reader_that_has_enough_ends_the_command_quietly(monkeypatch, capfd):
+    def fail(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli_draft, "check_options", fail)
+    moved = []
+    monkeypatch.setattr(cli.os, "dup2", lambda *of: moved.append(of))
+    assert cli.main(["train", "--out", "out"]) == 0
+    [(nowhere, output)] = moved
+    assert output == sys.stdout.fileno()
+    # What is left in the buffer goes to no file.
+    assert os.path.samestat(os.fstat(nowhere), os.stat(os.devnull))
+    os.write(nowhere, b"x")
+    os.close(nowhere)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_command_starts_without_jax():
+    """It sets what JAX reads when it is imported, and its help is quick."""
+    program = "import sys, confluence.cli; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "rank", "is_leader"),
+    [
+        (None, [], True),
+        (None, ["--rank", "0"], True),
+        (None, ["--rank", "1"], False),
+        (("srun", 1, 2, False), [], False),
+        (("srun", 0, 2, True), [], True),
+        (("srun", 1, 2, True), ["--rank", "0"], True),
+    ],
+)
+def test_rank_0_alone_says_that_it_starts(found, rank, is_leader, monkeypatch):
+    said = []
+
+    def line(*, is_leader=True):
+        return types.SimpleNamespace(show=lambda _: said.append(is_leader), end=lambda: None)
+
+    def refuse(_):
+        raise ConfigError("the end of the test")
+
+    monkeypatch.setattr(cli, "StatusLine", line)
+    monkeypatch.setattr(_headwater, "launched", lambda: found)
+    monkeypatch.setattr(cli_draft, "check_options", refuse)
+    assert cli.main(["train", "--out", "out", *rank]) == 1
+    assert said == [is_leader]
+
+
 def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(cli_draft, "check_options", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -307,18 +361,18 @@ def test_a_draft_has_some_minutes_unless_they_are_given(monkeypatch):
     assert asked == [("my.db", ["x"], draft.MINUTES), ("my.db", ["x"], 0)]
 
 
-@pytest.mark.parametrize(("last", "status", "word"), [(0.4, 0, "learnt"), (0.6, 1, "NOT LEARNT")])
+@pytest.mark.parametrize(("last", "status", "word"), [(0.9, 0, "learnt"), (1.1, 1, "NOT LEARNT")])
 def test_smoke_fails_unless_each_type_is_learnt(last, status, word, monkeypatch, capsys):
     from confluence import smoke
 
     def of_types(*, report, attention):
         assert (report, attention) == (print, "structured")
-        return {"boolean": (1.0, 0.1), "numerical": (1.0, last)}
+        return {"boolean": (2.0, 0.1), "numerical": (2.0, last)}
 
     monkeypatch.setattr(smoke, "smoke", of_types)
     assert cli.main(["smoke", "--attention", "structured"]) == status
     assert capsys.readouterr().out == (
-        f"boolean      1.0000 -> 0.1000  learnt\nnumerical    1.0000 -> {last:.4f}  {word}\n"
+        f"boolean      2.0000 -> 0.1000  learnt\nnumerical    1.0000 -> {last:.4f}  {word}\n"
     )
 
 

@@ -127,10 +127,13 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_starting.py", "-k", "inherited"],
     ],
     "confluence/cli_draft.py": [
-        ["tests/confluence/test_train_command.py", "-k", "draft or contradicts"],
+        ["tests/confluence/test_train_command.py", "-k", "draft or contradicts or without_jax"],
         ["tests/confluence/test_init.py", "-k", "presets or new_file"],
     ],
-    "confluence/cli_predict.py": [["tests/confluence/test_predict_command.py"]],
+    "confluence/cli_predict.py": [
+        ["tests/confluence/test_predict_command.py"],
+        ["tests/confluence/test_train_command.py", "-k", "without_jax"],
+    ],
     "confluence/cli_inspect.py": [["tests/confluence/test_predict_command.py", "-k", "inspect"]],
     "confluence/api.py": [["tests/confluence/test_functions.py"]],
     "confluence/choices.py": [["tests/confluence/test_choices.py"]],
