@@ -372,7 +372,7 @@ def test_smoke_fails_unless_each_type_is_learnt(last, status, word, monkeypatch,
     monkeypatch.setattr(smoke, "smoke", of_types)
     assert cli.main(["smoke", "--attention", "structured"]) == status
     assert capsys.readouterr().out == (
-        f"boolean      2.0000 -> 0.1000  learnt\nnumerical    1.0000 -> {last:.4f}  {word}\n"
+        f"boolean      2.0000 -> 0.1000  learnt\nnumerical    2.0000 -> {last:.4f}  {word}\n"
     )
 
 
