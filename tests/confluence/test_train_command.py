@@ -350,6 +350,22 @@ def test_the_options_of_a_draft_need_a_store():
             cli_draft.check_options(options(*arguments))
 
 
+def test_init_shows_what_it_chose_and_writes_it_to_a_new_file(monkeypatch, capsys, tmp_path):
+    drafted = types.SimpleNamespace(summary=["title", "one", "two"], to_toml=lambda: "the draft\n")
+    monkeypatch.setattr(cli_draft, "make_draft", lambda _: drafted)
+    assert cli.main(["init", "my.db"]) == 0
+    assert capsys.readouterr().out == "the draft\n"
+    path = tmp_path / "my draft.toml"
+    assert cli.main(["init", "my.db", "--out", str(path)]) == 0
+    assert path.read_text() == "the draft\n"
+    assert capsys.readouterr().out == (
+        f"one\ntwo\nnext: confluence train --config '{path}' --out FOLDER\n"
+    )
+    assert cli.main(["init", "my.db", "--out", str(path)]) == 1
+    assert cli.main(["init", "my.db", "--out", str(tmp_path / "no/my.toml")]) == 1
+    assert "expected a folder for" in capsys.readouterr().err
+
+
 def test_a_draft_has_some_minutes_unless_they_are_given(monkeypatch):
     from confluence import draft
 

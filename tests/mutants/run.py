@@ -36,6 +36,7 @@ _MODEL = "tests/confluence/test_model.py"
 _CHECKPOINT = "tests/confluence/test_checkpoint.py"
 _ROLLCALL = "tests/confluence/test_rollcall.py"
 _START = "tests/confluence/test_start.py"
+_COMMAND = "tests/confluence/test_train_command.py"
 _MASKED = "tests/confluence/test_masked.py"
 _MICROBATCHES = "tests/confluence/test_microbatches.py"
 _TREE_SUM = "tests/python/test_tree_sum.py"
@@ -116,23 +117,26 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/speed.py": [["tests/confluence/test_speed.py"]],
     "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or told_of"]],
-    "confluence/smoke.py": [["tests/confluence/test_smoke.py", "-k", "in_turn"]],
+    "confluence/smoke.py": [
+        ["tests/confluence/test_smoke.py", "-k", "in_turn"],
+        [_COMMAND, "-k", "smoke"],
+    ],
     "confluence/compile_cache.py": [
         [_START, "-k", "(kept or cores or of_one_kind) and not tunables"]
     ],
     "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
     "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
     "confluence/cli.py": [
-        ["tests/confluence/test_train_command.py"],
+        [_COMMAND],
         ["tests/confluence/test_starting.py", "-k", "inherited"],
     ],
     "confluence/cli_draft.py": [
-        ["tests/confluence/test_train_command.py", "-k", "draft or contradicts or without_jax"],
-        ["tests/confluence/test_init.py", "-k", "presets or new_file"],
+        [_COMMAND, "-k", "draft or contradicts or without_jax or init"],
+        ["tests/confluence/test_init.py", "-k", "presets"],
     ],
     "confluence/cli_predict.py": [
         ["tests/confluence/test_predict_command.py"],
-        ["tests/confluence/test_train_command.py", "-k", "without_jax"],
+        [_COMMAND, "-k", "without_jax"],
     ],
     "confluence/cli_inspect.py": [["tests/confluence/test_predict_command.py", "-k", "inspect"]],
     "confluence/api.py": [["tests/confluence/test_functions.py"]],
