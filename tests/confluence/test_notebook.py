@@ -348,7 +348,7 @@ class Shell:
         assert (raw, display_id) == (True, True)
         self.bars.append([data])
         bar = self.bars[-1]
-        return types.SimpleNamespace(update=lambda data, *, raw: bar.append(data))
+        return types.SimpleNamespace(update=lambda data, *, raw: bar.append(data if raw else {}))
 
 
 @pytest.fixture
