@@ -90,6 +90,13 @@ DAMAGE = {
 }
 
 
+def told(capfd):
+    """Returns the one line of confluence on standard error; the command silences Orbax's."""
+    lines = capfd.readouterr().err.splitlines()
+    (line,) = [line for line in lines if line.startswith("confluence: ")]
+    return line
+
+
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_checkpoint_is_passed_over_and_moved(name, tmp_path, capfd):
     folder = tmp_path / "checkpoints"
@@ -105,14 +112,14 @@ def test_a_damaged_checkpoint_is_passed_over_and_moved(name, tmp_path, capfd):
     assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1
     for choice in ("best", "latest"):
         check(Checkpoints(folder).restore_chosen(choice, state(0), SETTINGS, ROOTS), 10)
-        warning = capfd.readouterr().err
+        warning = told(capfd)
         assert warning.startswith("confluence: warning: ")
         assert str(folder / "15") in warning
-        assert warning.endswith("; it is passed over\n")
+        assert warning.endswith("; it is passed over")
     assert Checkpoints(folder).steps == [10, 15]
     check(newest(folder), 10)
     place = tmp_path / "damaged-checkpoints/15"
-    assert capfd.readouterr().err.endswith(f"; it is passed over, and now in {place}\n")
+    assert told(capfd).endswith(f"; it is passed over, and now in {place}")
     assert place.is_dir()
     assert Checkpoints(folder).steps == [10]
 
@@ -280,6 +287,11 @@ def test_errors_that_may_pass_are_told_from_damage(error, may_pass, tmp_path, mo
     with pytest.raises(CheckpointError) as refused:
         Checkpoints(tmp_path).read_state(10, state(0))
     assert isinstance(refused.value, DamageError) != may_pass
+
+
+def test_the_shapes_of_parameters_are_known_without_reading_them(tmp_path):
+    write(tmp_path, {10: None})
+    assert Checkpoints(tmp_path).shapes(10) == {"w": (300,)}
 
 
 def test_without_checkpoints_there_is_none(tmp_path):

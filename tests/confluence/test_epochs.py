@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars
+import pytest
 
 import headwater
 import runs
@@ -50,6 +51,80 @@ def test_labels_without_noise_may_move():
     assert level(lambda year: int(year), noise=0.0).moves
 
 
+def measured(dates, labels):
+    """Measures labels of these dates."""
+    times = np.array(dates, "datetime64[us]").astype(np.int64)
+    return epochs.measure_level(times, np.array(labels, float))
+
+
+def of_years(*means, counts=10):
+    """Measures ten labels a year with a mean of its own, half of them half above it."""
+    dates = [f"{2000 + year}-06-0{1 + day % 9}" for year in range(len(means)) for day in range(10)]
+    labels = [mean + (0.5 if day % 2 else -0.5) for mean in means for day in range(10)]
+    last = len(labels) - 10 + counts
+    return measured(dates[:last], labels[:last])
+
+
+def test_the_level_of_years_by_hand():
+    found = of_years(0, 1, 2, 3, 4, 5)
+    assert (found.unit, found.means.tolist()) == ("year", [0, 1, 2, 3, 4, 5])
+    # The first and the last two years have 20 labels each, of variance 1/2.
+    assert found.correlation == pytest.approx(1)
+    assert found.errors == pytest.approx(4 / np.sqrt(0.5 / 20 + 0.5 / 20))
+    assert found.deviations == pytest.approx(4 / np.sqrt(0.25 + 35 / 12))
+    assert str(found) == "6 years, mean 0 to 5, rank correlation 1.00"
+    # Of fewer labels the mean of a period is no level.
+    assert of_years(0, 1, 2, 3, 4, counts=9).means.tolist() == [0, 1, 2, 3]
+    # The last of 5 years is further off, and of another variance than the first.
+    uneven = measured(
+        [f"{year}-06-01" for year in range(2000, 2005) for _ in range(10)],
+        [*[0, 2] * 5, *[3] * 10, *[4] * 10, *[5] * 10, *[5, 9] * 5],
+    )
+    assert uneven.errors == pytest.approx(6 / np.sqrt(1 / 10 + 4 / 10))
+
+
+def test_four_periods_are_enough_and_three_are_not():
+    assert of_years(0, 1, 2, 3).correlation == pytest.approx(1)
+    assert str(of_years(0, 1, 2, 3)).startswith("4 quarters, mean 0 to 3")
+    found = of_years(0, 1, 2)
+    assert str(found) == "3 quarters of labels, fewer than 4"
+    assert found[2:] == (0.0, 0.0, 0.0)
+
+
+def test_labels_of_less_than_four_years_are_of_quarters():
+    months = np.arange("2020-01", "2022-01", dtype="datetime64[M]").repeat(4)
+    found = measured(months, months.astype(int) // 3)
+    assert found.unit == "quarter"
+    np.testing.assert_allclose(np.diff(found.means), np.ones(7))
+    for days, unit in ((1459, "quarter"), (1460, "year")):
+        end = np.datetime64("2001-01-01") + np.timedelta64(days, "D")
+        assert measured(["2001-01-01", end], [0, 1]).unit == unit
+
+
+def test_a_level_without_spread_moves_beyond_chance_or_not_at_all():
+    dates = [f"{year}-06-01" for year in range(2000, 2005) for _ in range(10)]
+    assert measured(dates, [3] * 50)[2:] == (0.0, 0.0, 0.0)
+    down = measured(dates, [-(of // 10) for of in range(50)])
+    assert (down.errors, down.correlation) == (-np.inf, pytest.approx(-1))
+    assert down.deviations == pytest.approx(-4 / np.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("means", "correlation"), [([1, 1, 2, 3], 0.948683), ([1, 1, 2, 2], 0.894427), ([5, 5], 0)]
+)
+def test_equal_means_share_a_rank(means, correlation):
+    assert epochs._rank_correlation(np.array(means)) == pytest.approx(correlation, abs=1e-6)
+
+
+def test_a_level_that_moves_does_so_by_three_measures():
+    at_least = {"correlation": 0.8, "errors": 4.0, "deviations": 0.25}
+    for sign in (1, -1):
+        found = {name: sign * of for name, of in at_least.items()}
+        assert epochs.Level("year", np.zeros(4), **found).moves
+        for name, of in found.items():
+            assert not epochs.Level("year", np.zeros(4), **found | {name: 0.99 * of}).moves
+
+
 def advice(kind, train_days, scored_days, labels=None):
     times = np.array(train_days, np.int64) * DAY_MICROSECONDS
     labels = np.zeros(len(times)) if labels is None else labels
@@ -66,6 +141,15 @@ def test_the_advice_depends_on_the_target_and_on_when_it_is_scored():
     assert advice(NUMERICAL, np.append(early, 4000), late)[0] is False
     assert advice(TIMESTAMP, early, late)[0] is True
     assert advice(CATEGORICAL, early, late, early / 100.0)[0] is False
+    # Half of them must lie after training.
+    assert advice(TIMESTAMP, early, [2969, 2999]) == (
+        True, "test lies after training, and its target is a time",
+    )  # fmt: skip
+    assert advice(TIMESTAMP, early, [2969, 2969, 2999])[0] is None
+    assert advice(CATEGORICAL, early, late)[1].endswith("and a category has no level")
+    assert advice(NUMERICAL, early, late, early / 100.0)[1].startswith(
+        "test lies after training, and its level moves steadily (9 years, mean "
+    )
     assert advice(NUMERICAL, [], late) == (None, "it has no train labels")
     timeless = Seeds(np.zeros(3, np.uint32), np.full(3, NO_TIME), np.zeros(3), np.zeros((3, 0)))
     assert epochs._of_task(NUMERICAL, timeless, {"test": timeless.times})[0] is None
@@ -143,10 +227,10 @@ def test_a_run_decides_prints_and_records_it(tiny, tmp_path):
     assert "model.epochs" not in resumed.stderr
 
 
-def resolved(store, own, is_new):
-    settings = config.load(None, [f"data.stores={store}", f"model.epochs={own}"])
+def resolved(store, own, is_new, *more, is_leader=True):
+    settings = config.load(None, [f"data.stores={store}", f"model.epochs={own}", *more])
     stores = assembly.open_stores(settings)
-    return epochs.resolve(settings, stores, is_new=is_new, is_leader=True).model.epochs
+    return epochs.resolve(settings, stores, is_new=is_new, is_leader=is_leader).model.epochs
 
 
 def test_a_steady_level_is_decided_alike_when_resumed(tmp_path, capsys):
@@ -166,4 +250,15 @@ def test_a_setting_against_the_rule_stands_with_advice(tmp_path, capsys):
     assert shown.count("\n") == 1
     assert resolved(store, "true", True) is True
     assert resolved(store, "false", False) is False
+    # Rank 0 alone tells it; all decide alike.
+    for is_new in (True, False):
+        assert resolved(store, "false", is_new, is_leader=False) is False
+        assert resolved(store, "auto", is_new, is_leader=False) is True
     assert capsys.readouterr().err == ""
+
+
+def test_a_run_without_tasks_minds_no_times(tmp_path, capsys):
+    store = firm(tmp_path / "firm", growth=0.0, later=0.0)
+    pools = ["data.tasks=[]", "data.pools={ people = '2012-01-01' }", "data.mask_share=0.2"]
+    assert resolved(store, "auto", True, *pools) is True
+    assert capsys.readouterr().err == "confluence: model.epochs = true: there is no task\n"

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from confluence import members
+from confluence import config, members
 from confluence.batch import BOOLEAN, CATEGORICAL
 from confluence.step import Outputs
 from runs import confluence, records, results, run, start_run, wait_for_step
@@ -143,7 +143,56 @@ def test_the_mean_of_categories_is_that_of_their_probabilities():
         value = np.argmax(values, axis=1).astype(np.float32)
         return Outputs(**{**filled, "categories": values, "value": value})
 
-    each = [outputs([0.4, 0.6, 0]), outputs([0.45, 0.55, 0]), outputs([0.9, 0.1, 0])]
+    each = [
+        outputs([0.4, 0.6, 0], [0, 0, 1]),
+        outputs([0.45, 0.55, 0], [0, 0, 1]),
+        outputs([0.9, 0.1, 0], [0, 0, 1]),
+    ]
     # A vote would choose the second one.
-    assert members.mean(each, CATEGORICAL).value.tolist() == [0]
-    assert members.mean(each, BOOLEAN).value.tolist() == pytest.approx([2 / 3])
+    assert members.mean(each, CATEGORICAL).value.tolist() == [0, 2]
+    assert members.mean(each, BOOLEAN).value.tolist() == pytest.approx([2 / 3, 2])
+    # One model is its own mean.
+    assert members.mean(each[:1], CATEGORICAL).value.tolist() == [1, 2]
+
+
+def of_members(count, *more):
+    settings = ["data.stores=here", "optimizer.seed=5", "run.boosting=true", *more]
+    return config.load(None, [*settings, f"run.members={count}"])
+
+
+def test_each_member_is_a_run_of_its_own_in_its_folder(tmp_path):
+    assert members.folders(tmp_path, of_members(1)) == [tmp_path]
+    assert members.settings_of(of_members(1)) == [of_members(1)]
+    names = [of.name for of in members.folders(tmp_path, of_members(2))]
+    assert names == ["member-0", "member-1"]
+    found = members.settings_of(of_members(2))
+    assert [of.optimizer.seed for of in found] == [5, 6]
+    # Boosting is the same beside each of them.
+    assert [(of.run.members, of.run.boosting) for of in found] == 2 * [(1, False)]
+    assert all(of.data == of_members(2).data for of in found)
+
+
+def test_a_folder_is_of_members_or_of_a_run(tmp_path):
+    def refused(count, *more):
+        with pytest.raises(config.ConfigError) as found:
+            members.check(tmp_path, of_members(count, *more))
+        return str(found.value)
+
+    for count in (1, 2):
+        members.check(tmp_path, of_members(count))
+    (tmp_path / "member-0").mkdir()
+    from_members = refused(1, f"optimizer.start_from={tmp_path}")
+    assert from_members.endswith(f"start from one of them: --from {tmp_path / 'member-0'}")
+    assert "expected --members N for" in refused(1)
+    (tmp_path / "member-1").mkdir()
+    members.check(tmp_path, of_members(2))
+    (tmp_path / "member-2").mkdir()
+    assert "expected no more than 2 members in" in refused(2)
+    for number in range(3):
+        (tmp_path / f"member-{number}").rmdir()
+    elsewhere = f"optimizer.start_from={tmp_path}"
+    members.check(tmp_path, of_members(1, elsewhere))
+    assert refused(2, elsewhere).startswith("expected --from or --members, found both")
+    (tmp_path / "checkpoints").mkdir()
+    members.check(tmp_path, of_members(1))
+    assert "found a run without members" in refused(2)

@@ -348,7 +348,7 @@ class Shell:
         assert (raw, display_id) == (True, True)
         self.bars.append([data])
         bar = self.bars[-1]
-        return types.SimpleNamespace(update=lambda data, *, raw: bar.append(data))
+        return types.SimpleNamespace(update=lambda data, *, raw: bar.append(data if raw else {}))
 
 
 @pytest.fixture
@@ -356,6 +356,8 @@ def shell(monkeypatch):
     found = Shell()
     ipython = types.ModuleType("IPython")
     ipython.get_ipython = lambda: found
+    # Matplotlib asks for it when the first figure is drawn.
+    ipython.version_info = (9, 0)
     ipython.display = types.ModuleType("IPython.display")
     ipython.display.display = found.display
     monkeypatch.setitem(sys.modules, "IPython", ipython)

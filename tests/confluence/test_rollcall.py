@@ -17,6 +17,8 @@ from confluence.meeting_place import AddressFile, KnownAddress
 from runs import ENDLESS, process_options, start_run
 
 TIMEOUT_SECONDS = 240
+# No roll call of threads takes longer.
+SOON_SECONDS = 15
 
 
 def differences(ours, theirs):
@@ -47,15 +49,16 @@ def called(values, *, count=None, timeout=5, port=None, before=lambda port: None
         except rollcall.JoinError as error:
             found[rank] = str(error)
 
-    threads = [threading.Thread(target=one, args=[rank]) for rank in values]
+    threads = [threading.Thread(target=one, args=[rank], daemon=True) for rank in values]
     if 0 in values:
         threads[0].start()
         connected(port).close()
         before(port)
     for thread in threads[1 if 0 in values else 0 :]:
         thread.start()
+    end = time.monotonic() + SOON_SECONDS
     for thread in threads:
-        thread.join(TIMEOUT_SECONDS)
+        thread.join(max(end - time.monotonic(), 0))
     return found
 
 
@@ -78,12 +81,12 @@ def test_missing_ranks_are_named():
 
 
 def test_a_missing_rank_0_is_an_error():
-    found = called({1: 7}, count=2, timeout=1)
+    found = called({1: 7}, count=2, timeout=0.3)
     assert "rank 1 of 2 could not connect to rank 0 at 127.0.0.1:" in found[1]
 
 
 def connected(port, host="127.0.0.1"):
-    end = time.monotonic() + TIMEOUT_SECONDS
+    end = time.monotonic() + SOON_SECONDS
     while True:
         try:
             return socket.create_connection((host, port), 5)
@@ -116,6 +119,7 @@ STRANGERS = {
     "a proof that is a number": report(proof=1),
     "rank 0": report(rank=0),
     "rank 7 of 3": report(rank=7),
+    "rank 3 of 3": report(rank=3),
     "rank -1": report(rank=-1),
     "a rank of text": report(rank="1"),
     "a rank that is true": report(rank=True),
@@ -145,6 +149,43 @@ def test_a_stranger_neither_joins_nor_stops_the_ranks(name, stays, capfd):
         assert called({0: 7, 1: 7, 2: 7}, before=before) == {0: None, 1: None, 2: None}
         assert time.monotonic() - start < 4
     assert capfd.readouterr().err == ""
+
+
+def test_a_report_may_come_in_parts():
+    with ExitStack() as open_resources:
+        answers = []
+
+        def before(port):
+            connection = open_resources.enter_context(connected(port))
+            connection.sendall(report(processes=2)[:30])
+            time.sleep(0.1)
+            connection.sendall(report(processes=2)[30:])
+            answers.append(connection.makefile())
+
+        assert called({0: 7}, count=2, before=before) == {0: None}
+        assert json.loads(answers[0].readlines()[-1])["refusal"] == ""
+
+
+def test_rank_0_waits_for_those_that_it_refuses_but_not_for_ever(monkeypatch):
+    """Whoever closes a connection first keeps its port for a while."""
+    for closes in (True, False):
+        ends = set()
+        if not closes:
+            monkeypatch.setattr(rollcall, "_READ_TIMEOUT_SECONDS", 0.7)
+
+        def one(port, closes=closes, ends=ends):
+            with connected(port) as connection, connection.makefile() as lines:
+                connection.sendall(report(processes=2, identity={"x": 8}))
+                lines.readline()
+                assert "would run something else" in lines.readline()
+                time.sleep(0.2 if closes else 3)
+                ends.add("closed")
+
+        def before(port, one=one):
+            threading.Thread(target=one, args=[port], daemon=True).start()
+
+        called({0: 7}, count=2, before=before)
+        assert ("closed" in ends) == closes
 
 
 def test_many_silent_connections_keep_no_rank_waiting():
@@ -304,7 +345,8 @@ def test_a_rank_tries_one_address_for_some_seconds_alone(monkeypatch):
     assert waits == [5]
 
 
-def test_a_silent_program_at_an_old_address_keeps_no_rank_waiting(tmp_path, capfd):
+def test_a_silent_program_at_an_old_address_keeps_no_rank_waiting(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(rollcall, "_ACKNOWLEDGE_SECONDS", 1.0)
     found, connections = {}, ExitStack()
 
     def one(rank):
@@ -328,7 +370,7 @@ def test_a_silent_program_at_an_old_address_keeps_no_rank_waiting(tmp_path, capf
             for connection in joined.connections.values():
                 connection.close()
     assert capfd.readouterr().err == (
-        f"confluence: rank 1 got no answer from rank 0 of this run at {address} within 5 s; it "
+        f"confluence: rank 1 got no answer from rank 0 of this run at {address} within 1 s; it "
         "reads the address again\n"
     )
 
@@ -359,7 +401,7 @@ def test_reading_a_message_leaves_the_next_one():
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a" * 300])
 def test_rank_0_elsewhere_is_refused(host):
     with pytest.raises(rollcall.JoinError, match="rank 0 cannot (listen on|find the address of) "):
-        rollcall.call(0, 2, KnownAddress(f"{host}:{free_port()}"), meeting(), 1)
+        rollcall.call(0, 2, KnownAddress(f"{host}:{free_port()}"), meeting(), 0.3)
 
 
 def test_a_port_in_use_is_refused():
@@ -407,9 +449,14 @@ def test_a_rank_takes_no_answer_but_that_of_its_rank_0(name, stays, monkeypatch)
 
 @pytest.mark.parametrize(
     "name",
-    ["localhost", "localhost:", ":1", "localhost:70000", "a:b", "a:\u00b2", "a:" + "9" * 5000],
-)
+    [
+        "localhost", "localhost:", ":1", "localhost:0", "localhost:65536", "a:b", "a:\u00b2",
+        "a:" + "9" * 5000,
+    ],
+)  # fmt: skip
 def test_a_coordinator_is_a_host_and_a_port(name):
+    assert rollcall.address("localhost:1") == ("localhost", 1)
+    assert rollcall.address("[::1]:65535") == ("::1", 65535)
     with pytest.raises(rollcall.JoinError, match="expected --coordinator HOST:PORT, found"):
         rollcall.address(name)
 

@@ -2,11 +2,13 @@
 
 import json
 import struct
+import sys
+import types
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from confluence import sinks
+from confluence import config, sinks
 from runs import run, start_run, wait_for_step
 
 
@@ -71,3 +73,79 @@ def test_a_sink_names_its_missing_package(tiny, tmp_path):
     assert finished.returncode == 1
     assert "tensorboardX cannot be imported (not here); pip install tensorboardX" in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+def test_numbers_are_named_by_split_task_and_metric():
+    step = {"step": 3, "task": "shop/churn", "loss": 0.5, "masked": {"boolean": 2.0}, "skipped": 0}
+    assert sinks.numbers(step) == {
+        "train/shop/churn/loss": 0.5,
+        "train/shop/churn/masked/boolean": 2.0,
+        "train/shop/churn/skipped": 0,
+    }
+    val = {"step": 3, "split": "val", "task": "shop/churn", "auroc": 0.5}
+    assert sinks.numbers(val) == {"val/shop/churn/auroc": 0.5}
+    speed = {"step": 3, "speed": {"data_wait": 0.5, "device_peak_bytes": None}}
+    assert sinks.numbers(speed) == {"speed/data_wait": 0.5}
+
+
+class Calls:
+    """Notes what is called, and with what."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*of, **more):
+            self.calls.append((name, *of, *more.items()))
+            return self
+
+        return call
+
+
+def opened(monkeypatch, out, package, sink, step=0):
+    found = Calls()
+    monkeypatch.setitem(sys.modules, package, found)
+    settings = config.load(None, ["data.stores=here", f"run.sinks={sink}"])
+    (of,) = sinks.open_sinks(settings, out, step)
+    of.write(7, {"a": 1.0, "b": 2.0})
+    of.flush()
+    of.close()
+    return settings, found.calls
+
+
+def test_tensorboard_hides_what_a_killed_run_wrote(monkeypatch, tmp_path):
+    _, calls = opened(monkeypatch, tmp_path, "tensorboardX", "tensorboard", step=5)
+    assert calls == [
+        ("SummaryWriter", str(tmp_path / "tensorboard"), ("purge_step", 6)),
+        ("add_scalar", "a", 1.0, 7),
+        ("add_scalar", "b", 2.0, 7),
+        ("flush",),
+        ("close",),
+    ]
+
+
+def test_wandb_continues_one_run_for_a_folder(monkeypatch, tmp_path):
+    ids = []
+    for _ in range(2):
+        settings, ((_, (_, key), *options), *calls) = opened(
+            monkeypatch, tmp_path, "wandb", "wandb"
+        )
+        ids.append(key)
+        assert dict(options) == {"resume": "allow", "dir": tmp_path, "config": settings.to_dict()}
+        assert calls == [("log", {"a": 1.0, "b": 2.0}, ("step", 7)), ("finish",)]
+    assert ids[0] == ids[1] == (tmp_path / "wandb-run").read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    opened(monkeypatch, other, "wandb", "wandb")
+    assert (other / "wandb-run").read_text() != ids[0]
+
+
+@pytest.mark.parametrize(("package", "sink"), [("tensorboardX", "tensorboard"), ("wandb", "wandb")])
+def test_a_package_that_is_missing_is_named_with_its_sink(package, sink, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, package, None)
+    settings = types.SimpleNamespace(run=types.SimpleNamespace(sinks=[sink]))
+    with pytest.raises(config.ConfigError) as refused:
+        sinks.open_sinks(settings, tmp_path, 0)
+    message = str(refused.value)
+    assert message.startswith(f"run.sinks has '{sink}', but {package} cannot be imported (")
+    assert message.endswith(f"pip install {package}")

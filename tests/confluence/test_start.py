@@ -1,16 +1,20 @@
 """What the command sets before JAX starts: memory, and the folder of compiled programs."""
 
+import contextlib
+import io
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 import runs
-from confluence import compile_cache, memory
+from confluence import compile_cache, memory, orbax_noise, xla_flags
 
 
 def printed(code, **changes):
@@ -46,6 +50,109 @@ def test_tunables_of_the_user_are_kept():
         assert lines[1].split(" ", 2)[2] == own
 
 
+@pytest.fixture
+def glibc(monkeypatch):
+    """A process of glibc on Linux without tunables of its own; returns what it sets and runs."""
+    done = []
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(memory.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    # So that what is set is taken back.
+    monkeypatch.setenv("GLIBC_TUNABLES", "")
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setattr(os, "execv", lambda *of: done.append(of))
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *of: done.append(of))
+    return done
+
+
+@contextlib.contextmanager
+def errors_to(is_terminal):
+    """Standard error, which may be a terminal."""
+    shown, before = io.StringIO(), sys.stderr
+    shown.isatty = lambda: is_terminal
+    sys.stderr = shown
+    try:
+        yield shown
+    finally:
+        sys.stderr = before
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_restart_has_the_same_arguments_and_is_told_on_a_terminal(
+    is_terminal, glibc, monkeypatch
+):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "confluence.cli", "smoke"])
+    with errors_to(is_terminal) as shown:
+        memory.restart_with_tunables()
+    assert glibc == [
+        # A Ctrl-C meanwhile must not end Python's start with a page.
+        (signal.SIG_BLOCK, {signal.SIGINT}),
+        (sys.executable, [sys.executable, "-m", "confluence.cli", "smoke"]),
+    ]
+    assert os.environ["GLIBC_TUNABLES"] == memory.TUNABLES
+    assert ("restarting with GLIBC_TUNABLES=" in shown.getvalue()) == is_terminal
+
+
+@pytest.mark.parametrize("other", ["tunables of its own", "another system", "another library"])
+def test_where_tunables_are_of_no_use_nothing_is_restarted_or_told(other, glibc, monkeypatch):
+    if other == "tunables of its own":
+        monkeypatch.setenv("GLIBC_TUNABLES", "")
+    elif other == "another system":
+        monkeypatch.setattr(sys, "platform", "darwin")
+    else:
+        monkeypatch.setattr(memory.platform, "libc_ver", lambda: ("", ""))
+    with errors_to(True) as shown:
+        memory.restart_with_tunables()
+        memory.report_missing_tunables()
+    assert (glibc, shown.getvalue()) == ([], "")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_program_of_the_user_is_told_of_tunables_on_a_terminal(is_terminal, glibc):
+    with errors_to(is_terminal) as shown:
+        memory.report_missing_tunables()
+    assert ("take less time with GLIBC_TUNABLES=" in shown.getvalue()) == is_terminal
+    assert glibc == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, "--xla_gpu_deterministic_ops=true"),
+        ("--xla_a=1", "--xla_a=1 --xla_gpu_deterministic_ops=true"),
+        ("--xla_gpu_deterministic_ops=false", "--xla_gpu_deterministic_ops=false"),
+    ],
+)
+def test_kernels_are_deterministic_unless_the_user_decides(before, after, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", before or "")
+    if before is None:
+        monkeypatch.delenv("XLA_FLAGS")
+    xla_flags.set_deterministic_flags()
+    assert os.environ["XLA_FLAGS"] == after
+
+
+def test_what_a_failed_read_of_a_checkpoint_leaves_behind_is_silenced(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    log = logging.getLogger("asyncio")
+    monkeypatch.setattr(log, "filters", [])
+    orbax_noise.silence.__wrapped__()
+    for error in (
+        RuntimeError("Event loop is closed"),
+        RuntimeError("mine"),
+        ValueError("Event loop is closed"),
+    ):
+        sys.unraisablehook(types.SimpleNamespace(exc_value=error))
+    assert [str(of.exc_value) for of in shown] == ["mine", "Event loop is closed"]
+    never = "Task exception was never retrieved"
+    for message, is_kept in (
+        (f"{never}\nfuture: <Task coro=<async_deserialize()>>", False),
+        (f"{never}\nfuture: <Task coro=<mine()>>", True),
+        ("async_deserialize is slow", True),
+    ):
+        record = log.makeRecord("asyncio", logging.ERROR, "f", 1, message, (), None)
+        assert bool(log.filter(record)) == is_kept
+
+
 def test_p1_huge_pages_change_no_bit_of_a_run(whole, tiny, tmp_path):
     finished = runs.run(tiny, tmp_path / "run", GLIBC_TUNABLES="")
     assert finished.returncode == 0, finished.stderr
@@ -69,12 +176,63 @@ def test_compiled_programs_are_kept_for_a_month(tmp_path):
     (folder,) = (tmp_path / "confluence").iterdir()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(folder)
     now = time.time()
-    for name, days in (("new", 1), ("old", 40)):
+    # By the last time when it was read or written.
+    for name, read, written in (
+        ("new", 1, 1), ("of the month", 29, 29), ("old", 31, 31), ("read", 1, 40), ("kept", 40, 1)
+    ):  # fmt: skip
         (folder / name).write_bytes(b"x")
-        os.utime(folder / name, (now - days * 86_400, now - days * 86_400))
+        os.utime(folder / name, (now - read * 86_400, now - written * 86_400))
     del os.environ["JAX_COMPILATION_CACHE_DIR"]
     compile_cache.use_compile_cache()
-    assert [entry.name for entry in folder.iterdir()] == ["new"]
+    assert sorted(entry.name for entry in folder.iterdir()) == [
+        "kept", "new", "of the month", "read"
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("unset")
+def test_programs_are_kept_in_the_home_folder_however_quick_they_compile(monkeypatch, tmp_path):
+    for name in ("XDG_CACHE_HOME", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    compile_cache.use_compile_cache()
+    (folder,) = (tmp_path / ".cache/confluence").iterdir()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(folder)
+    assert os.environ.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS") == "0"
+
+
+@pytest.mark.parametrize("variable", [None, "false", "0", "true"])
+def test_whether_programs_are_kept_is_known(variable, monkeypatch):
+    monkeypatch.delenv("JAX_ENABLE_COMPILATION_CACHE", raising=False)
+    if variable:
+        monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", variable)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "mine")
+    assert compile_cache.is_used() == (variable not in ("false", "0"))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    assert not compile_cache.is_used()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cores are given to a thread on Linux")
+def test_each_number_of_cores_has_programs_of_its_own():
+    cores = os.sched_getaffinity(0)
+    if len(cores) == 1:
+        pytest.skip("there is one core")
+    before = compile_cache._machine()
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        assert compile_cache._machine() != before
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert compile_cache._machine() == before
+
+
+def test_processors_of_one_kind_share_programs(monkeypatch):
+    def machine(*kinds):
+        text = "\n\n".join(f"processor : {n}\nmodel name : {of}" for n, of in enumerate(kinds))
+        monkeypatch.setattr(compile_cache.Path, "read_text", lambda _: text)
+        return compile_cache._machine()
+
+    assert machine("a", "a") == machine("a", "b")
+    assert machine("a", "a") != machine("b", "b")
 
 
 @pytest.mark.usefixtures("unset")

@@ -18,9 +18,10 @@ import time
 
 #: What the tests import, and what no mutant changes.
 LIBRARIES = [
-    "duckdb", "hypothesis.strategies", "jax.experimental", "jax.numpy", "matplotlib.pyplot",
-    "numpy.testing", "optax", "orbax.checkpoint", "pandas", "polars", "pyarrow.parquet", "pytest",
-    "scipy.linalg", "sklearn.ensemble", "sklearn.metrics", "torch.distributed", "torch.utils.data",
+    "_pytest.junitxml", "_pytest.unittest", "duckdb", "hypothesis.strategies",
+    "jax.experimental", "jax.numpy", "matplotlib.pyplot", "numpy.testing", "optax",
+    "orbax.checkpoint", "pandas", "pdb", "polars", "pyarrow.parquet", "pytest", "scipy.linalg",
+    "sklearn.ensemble", "sklearn.metrics", "torch.distributed", "torch.utils.data", "xdist.plugin",
 ]  # fmt: skip
 
 
