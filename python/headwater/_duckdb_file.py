@@ -64,7 +64,9 @@ def _fault(error: Exception, what: str, advice: str = "") -> Exception:
     """Returns the error of this package for one of DuckDB's."""
     import duckdb
 
-    kind = MemoryError if isinstance(error, duckdb.OutOfMemoryException) else DataError
+    # While rows are read, the error has come through Arrow.
+    is_of_memory = isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error)
+    kind = MemoryError if is_of_memory else DataError
     return kind(f"{what}: {error}{advice}")
 
 

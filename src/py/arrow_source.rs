@@ -195,8 +195,17 @@ fn unreadable_rows(schema: &ArrowSchema, error: &ArrowError) -> Error {
             field.name(),
             field.data_type()
         )),
-        _ => Error::data(error.to_string()),
+        _ => of_producer(&error.to_string()),
     }
+}
+
+/// Returns the error about what the producer of a stream says, without the words of the libraries that
+/// carried it, which include a stack of Python.
+fn of_producer(text: &str) -> Error {
+    let (how, words) = text.split_once("Producer error: ").unwrap_or(("", text));
+    let words = words.split(". Detail: Python exception").next().unwrap_or_default();
+    // ENOMEM.
+    if how.contains("Error code: 12.") { Error::limit(words) } else { Error::data(words) }
 }
 
 /// Streams `columns` in that order, in batches of limited size.

@@ -2,7 +2,7 @@
 
     python tests/mutants/run.py [--share N] [--jobs N] [NAME ...]
 
-NAME is a file such as `confluence/model.py`; default: all files that have tests below. `--share N`
+NAME is a file such as `confluence/model.py`; default: all files of `which_tests.py`. `--share N`
 takes each Nth change, always the same ones. Survivors that `survivors.md` names with a reason are
 accepted; others end the command with status 1.
 

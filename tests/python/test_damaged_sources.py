@@ -92,6 +92,31 @@ def test_a_file_without_an_end_raises_an_error_in_little_memory(tmp_path):
     assert 'line 2: column "b": expected a closing quote' in told.stdout, told
 
 
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (ValueError("wrong\nin two lines"), headwater.DataError, "Invalid: wrong\nin two lines"),
+        (MemoryError("none left"), headwater.LimitExceeded, "Out of memory: none left"),
+    ],
+)
+def test_an_error_of_a_stream_is_told_without_the_stack_of_its_producer(
+    error, raised, words, tmp_path
+):
+    def batches():
+        yield pyarrow.record_batch({"id": [1, 2]})
+        raise error
+
+    class Rows:
+        def __arrow_c_stream__(self, requested_schema=None):
+            schema = pyarrow.schema([("id", pyarrow.int64())])
+            return pyarrow.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__()
+
+    table = {"name": "t", "key": "id", "columns": {"id": "identifier"}}
+    with pytest.raises(raised) as told:
+        headwater.prepare({"t": Rows()}, {"database": "d", "table": [table]}, tmp_path / "db")
+    assert str(told.value) == f'table "t": source["t"]: {words}'
+
+
 def test_a_pipe_is_no_file(tmp_path):
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)
