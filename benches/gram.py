@@ -3,7 +3,7 @@
     python benches/gram.py [--library NAME=FILE ...] [--record FILE]
 
 Needs numpy, cargo and scipy, which brings OpenBLAS. `--library` adds a shared library with the
-functions of CBLAS, such as mkl=libmkl_rt.so.2 or blis=libblis.so.4; MKL is measured in each of its
+functions of CBLAS, such as mkl=libmkl_rt.so.2 or blis=libblis.so.4; MKL is measured in three of its
 reproducible modes as well. Each round measures headwater and the others for every number of columns
 k. Figures are medians over the rounds, in operations per second of CPU time, with k (k + 1)
 operations per row. Ratios are medians of the ratios of each round. OpenBLAS runs with the kernel of
@@ -67,7 +67,10 @@ def rivals(libraries: dict[str, str]) -> list[Rival]:
     """Returns those that this processor can run, OpenBLAS with its own choice first."""
     core_types = ["", "Haswell", *(["SkylakeX", "SapphireRapids"] if HAS_AVX512 else [])]
     found = [
-        Rival(f"openblas {core}", {"OPENBLAS_NUM_THREADS": "1"} | {"OPENBLAS_CORETYPE": core})
+        Rival(
+            f"openblas {core}",
+            {"OPENBLAS_NUM_THREADS": "1"} | ({"OPENBLAS_CORETYPE": core} if core else {}),
+        )
         for core in core_types
     ]
     for name, file in libraries.items():

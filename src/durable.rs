@@ -115,7 +115,9 @@ impl Lease {
     /// # Errors
     /// `Io`.
     pub fn of(path: &Path) -> Result<Option<Self>> {
-        let file = open_to_lock(path).map_err(|e| Error::io(path, "opening", e))?;
+        let link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        let opened = if link { Err(io::Error::other("it is a link")) } else { open_to_lock(path) };
+        let file = opened.map_err(|e| Error::io(path, "opening", e).followed_by("; remove it"))?;
         let is_mine = try_lock(&file).map_err(|e| Error::io(path, "locking", e))?
             // The process that had it may have removed the file before it was locked here.
             && is_at(&file, path).map_err(|e| Error::io(path, "examining", e))?;

@@ -43,7 +43,7 @@ class _Batches:
         self,
         reader: pyarrow.RecordBatchReader,
         close: Callable[[], object],
-        fault: Callable[[Exception], Exception],
+        fault: Callable[[Exception], BaseException],
     ) -> None:
         self._reader = reader
         self._close = close
@@ -74,7 +74,7 @@ class _Batches:
 def stream(
     reader: pyarrow.RecordBatchReader,
     close: Callable[[], object],
-    fault: Callable[[Exception], Exception],
+    fault: Callable[[Exception], BaseException],
 ) -> pyarrow.RecordBatchReader:
     """Returns a stream that ends its connection by itself, whichever thread drops it."""
     import pyarrow

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headwater._database import Declared, quoted, stream, table_name, varying
+from headwater._duckdb_errors import outer
 from headwater._headwater import DataError
 from headwater._sql_calls import Calls
 
@@ -60,14 +61,9 @@ def open_source(path: str) -> DuckDbFile:
     return DuckDbFile(path, connection)
 
 
-def _fault(error: Exception, what: str, advice: str = "") -> Exception:
+def _fault(error: Exception, what: str, advice: str = "") -> BaseException:
     """Returns the error of this package for one of DuckDB's."""
-    import duckdb
-
-    # While rows are read, the error has come through Arrow.
-    is_of_memory = isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error)
-    kind = MemoryError if is_of_memory else DataError
-    return kind(f"{what}: {error}{advice}")
+    return outer(error, what) or DataError(f"{what}: {error}{advice}")
 
 
 class DuckDbFile:
@@ -210,7 +206,7 @@ class DuckDbFile:
             self._running.discard(connection)
             connection.close()
 
-        def fault(error: Exception) -> Exception:
+        def fault(error: Exception) -> BaseException:
             advice = ""
             if isinstance(error, duckdb.PermissionException):
                 advice = (

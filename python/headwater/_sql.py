@@ -29,6 +29,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from headwater._duckdb_errors import outer
 from headwater._headwater import DataError, IoError, SchemaError
 from headwater._sql_calls import PREPARED, Calls, folded
 
@@ -62,8 +63,8 @@ class Engine:
         try:
             self._connection = self._connect(scratch)
             self._calls = Calls(self._connection)
-        except duckdb.OutOfMemoryException as error:
-            raise MemoryError(f"DuckDB has too little memory to start: {error}") from error
+        except duckdb.Error as error:
+            raise outer(error, "DuckDB cannot start") or error from error
 
     def _connect(self, scratch: str | os.PathLike[str]) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -133,11 +134,12 @@ class Engine:
             rows = self._connection.sql("FROM headwater_query ORDER BY CAST(COLUMNS(*) AS VARCHAR)")
             self._go_on()
             return rows.to_arrow_reader(8192)
-        except duckdb.OutOfMemoryException as error:
-            raise MemoryError(f"DuckDB has too little memory for the query: {error}") from error
         except duckdb.IOException as error:
+            # A query reads no file: it is one of those that DuckDB spills to.
             raise IoError(f"DuckDB cannot go on with the query: {error}") from error
         except (duckdb.Error, ValueError) as error:
+            if found := outer(error, "DuckDB cannot go on with the query"):
+                raise found from error
             # The query of a declared task fails with a message of its own.
             _, is_own, message = str(error).partition("headwater: ")
             if is_own:

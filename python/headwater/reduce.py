@@ -203,7 +203,7 @@ def cross(x: Rows, y: Rows, *, chunk_rows: int = 4096, threads: int | None = Non
 
     Args:
         x: The rows of X, as for `gram`.
-        y: The rows of Y: an array if X is one, files if X is in files.
+        y: The rows of Y, an array or files.
         chunk_rows: As for `gram`.
         threads: As for `gram`.
 
@@ -436,6 +436,9 @@ def _parts(
         name: of if isinstance(of, Matrix) else np.asanyarray(of)
         for name, of in {"x": x, **others}.items()
     }
+    for name, of in arrays.items():
+        if not isinstance(of, Matrix) and of.ndim == 0:
+            raise InvalidArgument(f"expected {name} as an array of numbers, found {of.item()!r}")
     counts = {name: of.rows if isinstance(of, Matrix) else len(of) for name, of in arrays.items()}
     if len(set(counts.values())) > 1:
         raise InvalidArgument(

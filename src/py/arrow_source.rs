@@ -204,8 +204,14 @@ fn unreadable_rows(schema: &ArrowSchema, error: &ArrowError) -> Error {
 fn of_producer(text: &str) -> Error {
     let (how, words) = text.split_once("Producer error: ").unwrap_or(("", text));
     let words = words.split(". Detail: Python exception").next().unwrap_or_default();
-    // ENOMEM.
-    if how.contains("Error code: 12.") { Error::limit(words) } else { Error::data(words) }
+    // DuckDB's own words, and ENOMEM.
+    if words.contains("INTERRUPT Error") || words.contains("KeyboardInterrupt") {
+        Error::interrupted("interrupted")
+    } else if words.contains("Out of Memory Error") || how.contains("Error code: 12.") {
+        Error::limit(words)
+    } else {
+        Error::data(words)
+    }
 }
 
 /// Streams `columns` in that order, in batches of limited size.

@@ -4,7 +4,8 @@
 #![expect(unsafe_code, reason = "NumPy borrows memory that a Python object owns; see the call")]
 
 use numpy::ndarray::{ArrayViewD, IxDyn};
-use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods};
+use numpy::npyffi::NPY_ARRAY_WRITEABLE;
+use numpy::{Element, PyArray1, PyArrayDyn, PyUntypedArrayMethods};
 use pyo3::PyClass;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -61,8 +62,11 @@ where
     let view = ArrayViewD::from_shape(IxDyn(shape), numbers(owner.get())?)
         .map_err(|e| Error::invalid(format!("an array of shape {shape:?}: {e}")))?;
     // SAFETY: the numbers live as long as `owner`, which nothing can change or move, and the array keeps
-    // `owner` alive. It is marked as read-only before any other code has it.
-    let array = unsafe { PyArrayDyn::borrow_from_array(&view, owner.clone().into_any()) };
-    array.readwrite().make_nonwriteable();
-    Ok(array)
+    // `owner` alive. It is marked as read-only before any other code has it; not by a borrow, which another
+    // thread may have of the same numbers.
+    unsafe {
+        let array = PyArrayDyn::borrow_from_array(&view, owner.clone().into_any());
+        (*array.as_array_ptr()).fields.flags &= !NPY_ARRAY_WRITEABLE;
+        Ok(array)
+    }
 }

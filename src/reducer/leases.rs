@@ -1,12 +1,12 @@
 //! Work on a spool without ranks: a process folds the blocks whose leases it gets.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
 use super::job::{Blocks, Job};
 use super::source::{Source, fold_portion};
-use super::spool::{FoldedBlocks, Spool, WorkHooks};
+use super::spool::{FoldedBlocks, Spool, WorkHooks, leases, series};
 use crate::durable::{Disk, Lease, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::found_at;
@@ -48,60 +48,71 @@ impl Spool {
     ) -> Result<FoldedBlocks> {
         let blocks = self.blocks(job)?;
         hooks.progress.begin("folding blocks", Some(blocks.count()));
-        let mut lacking = self.lacking((job, source), &blocks, hooks)?;
-        hooks.progress.advance(blocks.count() - lacking.len() as u64)?;
-        let (mut here, mut idle_looks) = (0, 0);
-        loop {
-            for (block, lack) in lacking.clone() {
+        let there: BTreeSet<u64> = series().numbers(&Disk, self.folder())?.into_iter().collect();
+        let missing = (0..blocks.count()).filter(|block| !there.contains(block)).collect();
+        let mut here = 0;
+        self.fold_all((job, source), &blocks, (missing, Lack::Missing), &mut here, hooks)?;
+        // Those that were there are looked at last, so that new ones are folded at once.
+        let mut damaged = BTreeSet::new();
+        for block in there.into_iter().filter(|&block| block < blocks.count()) {
+            if (hooks.stop)() {
+                return Err(interrupted(here));
+            }
+            let path = self.path_of(block);
+            if self.is_folded(&path, blocks.chunks(block), (job, source), hooks.notice)? {
+                hooks.progress.advance(1)?;
+            } else {
+                damaged.insert(block);
+            }
+        }
+        self.fold_all((job, source), &blocks, (damaged, Lack::Damaged), &mut here, hooks)?;
+        self.remove_abandoned_leases();
+        Ok(FoldedBlocks { blocks: blocks.count(), resumed: blocks.count() - here })
+    }
+
+    /// Folds blocks until none of them is left, and counts those that were folded here.
+    fn fold_all<S: Source>(
+        &self,
+        of: (&Job, &S),
+        blocks: &Blocks,
+        (mut lacking, lack): (BTreeSet<u64>, Lack),
+        here: &mut u64,
+        hooks: &WorkHooks<'_>,
+    ) -> Result<()> {
+        let mut idle_looks = 0;
+        while !lacking.is_empty() {
+            for block in lacking.clone() {
                 let folded = match (hooks.stop)() {
-                    true => Err(Error::interrupted("stopped")),
-                    false => self.take((job, source), &blocks, (block, lack), hooks),
+                    true => Err(interrupted(*here)),
+                    false => self.take(of, blocks, (block, lack), hooks),
                 };
                 let folded = folded.map_err(|error| match error.kind() {
-                    ErrorKind::Interrupted => Error::interrupted(format!(
-                        "interrupted after {here} blocks of this process, which are kept; run the same \
-                         command again"
-                    )),
+                    ErrorKind::Interrupted => interrupted(*here),
                     _ => error,
                 })?;
                 if folded != Folded::NotYet {
-                    here += u64::from(folded == Folded::Here);
+                    *here += u64::from(folded == Folded::Here);
                     lacking.remove(&block);
                     idle_looks = 0;
                     hooks.progress.advance(1)?;
                 }
             }
-            if lacking.is_empty() {
-                return Ok(FoldedBlocks { blocks: blocks.count(), resumed: blocks.count() - here });
+            if !lacking.is_empty() {
+                idle_looks += 1;
+                if idle_looks % PATIENCE == 0 {
+                    (hooks.notice)(&waiting_for(&lacking));
+                }
+                sleep(PAUSE);
             }
-            idle_looks += 1;
-            if idle_looks % PATIENCE == 0 {
-                (hooks.notice)(&waiting_for(&lacking));
-            }
-            sleep(PAUSE);
         }
+        Ok(())
     }
 
-    /// Returns the blocks that are to be folded; reads those that are there.
-    fn lacking<S: Source>(
-        &self,
-        of: (&Job, &S),
-        blocks: &Blocks,
-        hooks: &WorkHooks<'_>,
-    ) -> Result<BTreeMap<u64, Lack>> {
-        let mut lacking = BTreeMap::new();
-        for block in 0..blocks.count() {
-            if (hooks.stop)() {
-                return Err(Error::interrupted("interrupted before the first block"));
-            }
-            let path = self.path_of(block);
-            if found_at(&path)?.is_none() {
-                lacking.insert(block, Lack::Missing);
-            } else if !self.is_folded(&path, blocks.chunks(block), of, hooks.notice)? {
-                lacking.insert(block, Lack::Damaged);
-            }
-        }
-        Ok(lacking)
+    /// Removes the leases of processes that were killed after their block was written. A disk that refuses
+    /// keeps them.
+    pub(super) fn remove_abandoned_leases(&self) {
+        let of = leases().numbers(&Disk, self.folder()).unwrap_or_default();
+        of.into_iter().for_each(|block| drop(Lease::of(&self.lease_path(block))));
     }
 
     /// Folds a block unless another process does, or has by now.
@@ -133,13 +144,18 @@ impl Spool {
     }
 }
 
+fn interrupted(here: u64) -> Error {
+    Error::interrupted(format!(
+        "interrupted after {here} blocks of this process, which are kept; run the same command again"
+    ))
+}
+
 /// The notice about blocks that other processes have had for long.
-fn waiting_for(blocks: &BTreeMap<u64, Lack>) -> Error {
-    let some: Vec<String> = blocks.keys().take(8).map(u64::to_string).collect();
+fn waiting_for(blocks: &BTreeSet<u64>) -> Error {
+    let some: Vec<String> = blocks.iter().take(8).map(u64::to_string).collect();
     Error::invalid(format!(
-        "waiting for {} blocks that other processes fold: {}{}; when such a process ends, also by a kill, \
-         this one folds its block",
-        blocks.len(),
+        "waiting for blocks that other processes fold ({}{}); when such a process ends, this one folds its \
+         block: kill it if it stands still",
         some.join(", "),
         if blocks.len() > some.len() { " and more" } else { "" },
     ))

@@ -274,6 +274,7 @@ impl Spool {
             progress.advance(1)?;
         }
         check_complete(&reduction, &blocks, &self.folder)?;
+        self.remove_abandoned_leases();
         reduction.verify_same_data(source, progress)?;
         Ok((reduction, nodes))
     }
@@ -310,6 +311,10 @@ impl Spool {
             }
             read => read.map(|()| true),
         }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(super) fn path_of(&self, block: u64) -> PathBuf {
@@ -359,12 +364,12 @@ fn decode_plan(bytes: &[u8]) -> Result<(u32, Digest, Plan)> {
 }
 
 /// The series of block files.
-fn series() -> Series {
+pub(super) fn series() -> Series {
     Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
 }
 
 /// The series of the leases of blocks.
-fn leases() -> Series {
+pub(super) fn leases() -> Series {
     Series { suffix: LEASE_SUFFIX.to_owned(), ..series() }
 }
 

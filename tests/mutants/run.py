@@ -94,7 +94,10 @@ class Copy:
         assert self._server.stdout
         self._server.stdin.write(json.dumps({"tests": tests, "seconds": seconds}) + "\n")
         self._server.stdin.flush()
-        return self._server.stdout.readline() == "0\n"
+        answer = self._server.stdout.readline()
+        if not answer:
+            raise RuntimeError("the server that runs the tests has ended")
+        return answer == "0\n"
 
     def stop(self) -> None:
         """Ends the server, and with it the tests that run."""
@@ -169,6 +172,8 @@ def main() -> int:
             for job in jobs:
                 job.join()
             return 130
+    if not work.empty():
+        sys.exit(f"{work.qsize()} mutants were not tried, because the servers of the tests ended")
     new = [of for of in survivors if (of[0], of[1].name) not in reasons]
     return report(count, len(survivors), len(new))
 

@@ -224,7 +224,7 @@ def test_a_running_query_can_be_interrupted(make):
     source.tables()
     threading.Timer(1, source.interrupt).start()
     started = time.monotonic()
-    with pytest.raises(Exception, match=r"(?i)interrupt"):
+    with pytest.raises(KeyboardInterrupt):
         source.rows("v", ["n"]).read_all()
     assert time.monotonic() - started < 30
     source.close()

@@ -266,6 +266,8 @@ def test_files_with_names_and_nulls(tmp_path):
         reduce.gram(path, weights=np.ones(4))
     with pytest.raises(headwater.InvalidArgument, match="found 4 of x, 3 of weights"):
         reduce.gram(path, weights=np.ones(3))
+    with pytest.raises(headwater.InvalidArgument, match="as an array of numbers, found 2.0"):
+        reduce.gram(path, weights=2.0)
     with pytest.raises(headwater.IoError):
         reduce.gram(tmp_path / "none.npy")
     with pytest.raises(headwater.InvalidArgument, match="leave out those of other formats"):

@@ -1,8 +1,11 @@
 """Tasks with SQL, which DuckDB runs."""
 
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import duckdb
 import pyarrow
@@ -268,9 +271,6 @@ def test_without_duckdb_the_message_names_the_packages(schema, tmp_path, shop_fo
     "GROUP BY customer_id",
 ], ids=["many rows", "many constants"])  # fmt: skip
 def test_a_long_query_is_interrupted(slow, tmp_path, shop_folder):
-    import signal
-    import time
-
     schema = tmp_path / "schema.toml"
     schema.write_text((SCHEMA + SQL_TASK).replace("FROM orders GROUP BY customer_id", slow))
     code = "import sys, headwater; headwater.prepare(*sys.argv[1:])"
@@ -290,6 +290,25 @@ def test_a_long_query_is_interrupted(slow, tmp_path, shop_folder):
         process.communicate()
     assert "KeyboardInterrupt" in errors
     assert not (tmp_path / "db.partial").exists()
+
+
+def test_ctrl_c_in_the_sql_of_a_task_ends_the_command_with_130(tmp_path, shop_folder):
+    schema = tmp_path / "schema.toml"
+    slow = "FROM orders, range(1000000000) AS r(n) GROUP BY customer_id"
+    schema.write_text((SCHEMA + SQL_TASK).replace("FROM orders GROUP BY customer_id", slow))
+    command = [Path(sys.executable).parent / "headwater", "prepare", shop_folder]
+    process = subprocess.Popen(
+        [*command, "--schema", schema, "--out", tmp_path / "db"], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, errors
+    assert "rejects the query" not in errors
 
 
 def test_an_interrupted_engine_begins_no_query(tmp_path):

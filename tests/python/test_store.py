@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import headwater
+from headwater.reduce import GramJob, Worker
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,26 @@ def test_vectors_are_the_stores_own_and_outlive_it(store_path):
         vectors[:] = 0
     del store
     np.testing.assert_array_equal(vectors, expected)
+
+
+def test_vectors_may_be_asked_for_while_another_thread_folds_them(store_path):
+    store = headwater.Store(store_path)
+    vectors = store.text_embeddings()
+    job = GramJob(len(vectors), vectors.shape[1], "texts", dtype="float16")
+    is_done = threading.Event()
+
+    def fold():
+        while not is_done.is_set():
+            Worker(job, threads=1).push(vectors)
+
+    folding = threading.Thread(target=fold)
+    folding.start()
+    try:
+        for _ in range(3000):
+            store.text_embeddings()
+    finally:
+        is_done.set()
+        folding.join()
 
 
 def test_a_row_has_its_cells_and_neighbours(store):
