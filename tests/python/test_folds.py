@@ -423,6 +423,7 @@ def test_p1_threads_may_share_a_reduction():
 WITHOUT_THREADS = """
 import resource
 import numpy as np
+import numpy.ma  # which a push would load
 from headwater.reduce import GramJob, Worker
 
 worker = Worker(GramJob(1000, 3, "rows", 64), threads=1)
@@ -442,6 +443,7 @@ except Exception as error:
 def test_a_push_of_few_rows_starts_no_thread():
     child = [sys.executable, "-c", WITHOUT_THREADS]
     done = subprocess.run(child, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
     kept, told = done.stdout.splitlines()
     assert kept == "kept 63"
     # The chunk that a later push completes needs one.
