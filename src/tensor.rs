@@ -82,5 +82,5 @@ pub(crate) fn elements<'a, T: Pod>(
 #[cfg(feature = "python")]
 pub(crate) trait Tensors: Send + Sync {
     /// Returns every tensor with its bytes.
-    fn all(&self) -> Vec<(&Tensor, &[u8])>;
+    fn all(&self) -> Box<dyn Iterator<Item = (&Tensor, &[u8])> + '_>;
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def outer(error: Exception, what: str) -> BaseException | None:
-    """Returns the error for lack of memory or for Ctrl-C; None for one of another cause.
+def memory_or_interrupt(error: Exception, what: str) -> BaseException | None:
+    """Returns the error to raise for lack of memory or for Ctrl-C; None for any other error.
 
     While rows are read, an error of DuckDB arrives as one of Arrow, and is known by its words.
     """
@@ -12,6 +12,6 @@ def outer(error: Exception, what: str) -> BaseException | None:
     if "INTERRUPT Error" in words:
         return KeyboardInterrupt()
     if "Out of Memory Error" in words:
-        # The other lines tell of settings that cannot be changed here.
-        return MemoryError(f"{what}: {words.partition(chr(10))[0]}")
+        # The other lines advise settings that cannot be changed here.
+        return MemoryError(f"{what}: {words.splitlines()[0]}")
     return None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headwater._database import Declared, quoted, stream, table_name, varying
-from headwater._duckdb_errors import outer
+from headwater._duckdb_errors import memory_or_interrupt
 from headwater._headwater import DataError
 from headwater._sql_calls import Calls
 
@@ -63,7 +63,7 @@ def open_source(path: str) -> DuckDbFile:
 
 def _fault(error: Exception, what: str, advice: str = "") -> BaseException:
     """Returns the error of this package for one of DuckDB's."""
-    return outer(error, what) or DataError(f"{what}: {error}{advice}")
+    return memory_or_interrupt(error, what) or DataError(f"{what}: {error}{advice}")
 
 
 class DuckDbFile:

@@ -215,7 +215,11 @@ class Matrix:
         """Returns the median of each column's finite numbers among the first 1,024 rows."""
 
     def read(self, start: int, stop: int) -> bytes:
-        """Returns the bytes of some rows, in which no cell is NULL."""
+        """Returns the bytes of the rows from `start` to `stop`, exclusive, row by row.
+
+        Raises:
+            DataError: A cell is NULL, or a file has changed.
+        """
 
 @final
 class WorkerCore:

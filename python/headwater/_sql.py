@@ -29,7 +29,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from headwater._duckdb_errors import outer
+from headwater._duckdb_errors import memory_or_interrupt
 from headwater._headwater import DataError, IoError, SchemaError
 from headwater._sql_calls import PREPARED, Calls, folded
 
@@ -64,7 +64,7 @@ class Engine:
             self._connection = self._connect(scratch)
             self._calls = Calls(self._connection)
         except duckdb.Error as error:
-            raise outer(error, "DuckDB cannot start") or error from error
+            raise memory_or_interrupt(error, "DuckDB cannot start") or error from error
 
     def _connect(self, scratch: str | os.PathLike[str]) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -138,7 +138,7 @@ class Engine:
             # A query reads no file: it is one of those that DuckDB spills to.
             raise IoError(f"DuckDB cannot go on with the query: {error}") from error
         except (duckdb.Error, ValueError) as error:
-            if found := outer(error, "DuckDB cannot go on with the query"):
+            if found := memory_or_interrupt(error, "DuckDB cannot go on with the query"):
                 raise found from error
             # The query of a declared task fails with a message of its own.
             _, is_own, message = str(error).partition("headwater: ")

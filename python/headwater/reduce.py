@@ -13,7 +13,7 @@ until no row is missing. A `PartitionedJob` has parts of any length in place of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,7 +141,7 @@ def merge(job: Job | PartitionedJob | SumJob, /, *portions: bytes) -> bytes:
     return reduction.portion()
 
 
-# The numbers of files that are read at a time where arrays belong to them.
+# How many numbers of files are in memory at a time, where arrays have the same rows.
 _PART_NUMBERS = 1 << 21
 
 Rows = npt.ArrayLike | Matrix | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -421,9 +421,11 @@ def _folded(job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **other
         reduction.receive(fold_files(job._fields(), files, threads))
     else:
         worker = Worker(job, threads=threads)
-        parts: Iterable[tuple[Any, dict[str, Any]]] = [(x, given)]
-        for rows, beside in _parts(x, given) if files else parts:
-            worker.push(rows, **beside)
+        if isinstance(x, Matrix) or files:
+            for rows, arrays in _parts(x, given):
+                worker.push(rows, **arrays)
+        else:
+            worker.push(x, **given)
         reduction.receive(worker.portion())
     return Result(reduction.result(), reduction.digest)
 
@@ -445,8 +447,8 @@ def _parts(
             "expected as many rows in each of the files and arrays, found "
             + ", ".join(f"{count:,} of {name}" for name, count in counts.items())
         )
-    wide = sum(of.columns for of in arrays.values() if isinstance(of, Matrix))
-    step = max(_PART_NUMBERS // wide, 1)
+    columns = sum(of.columns for of in arrays.values() if isinstance(of, Matrix))
+    step = max(_PART_NUMBERS // columns, 1)
     for start in range(0, counts["x"], step):
         part = {name: _rows_of(of, start, start + step) for name, of in arrays.items()}
         yield part.pop("x"), part
@@ -456,7 +458,7 @@ def _rows_of(of: Matrix | npt.NDArray[Any], start: int, stop: int) -> npt.NDArra
     if not isinstance(of, Matrix):
         return of[start:stop]
     if of.dtype == "bfloat16":
-        # NumPy knows the type by it.
+        # It tells NumPy of the type.
         with installed_by("pip install ml_dtypes"):
             import ml_dtypes  # noqa: F401
     read = of.read(start, min(stop, of.rows))

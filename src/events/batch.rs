@@ -180,7 +180,7 @@ impl EventBatch {
 
 #[cfg(feature = "python")]
 impl crate::tensor::Tensors for EventBatch {
-    fn all(&self) -> Vec<(&Tensor, &[u8])> {
-        self.tensors().collect()
+    fn all(&self) -> Box<dyn Iterator<Item = (&Tensor, &[u8])> + '_> {
+        Box::new(self.tensors())
     }
 }

@@ -262,6 +262,28 @@ impl Matrix {
         })
     }
 
+    /// Returns the error about a cell that no statistic of products can take.
+    pub(crate) fn null_at(&self, row: u64, column: usize) -> Error {
+        let what = "expected a number, found NULL";
+        self.bad_number((row, column), what, "fill it in, or leave out the column")
+    }
+
+    /// Returns the error about the number in a cell.
+    pub(crate) fn bad_number(
+        &self,
+        (row, column): (u64, usize),
+        what: &str,
+        remedy: &str,
+    ) -> Error {
+        let place = match self.place_of(row) {
+            Some((path, row)) => format!("{}: row {row}", path.display()),
+            None => format!("row {row}"),
+        };
+        Error::data(format!(
+            "{place}, column {column}: {what} (rows and columns count from 0); {remedy}"
+        ))
+    }
+
     /// Returns the file in which a row lies, and the number of the row in that file.
     #[must_use]
     pub fn place_of(&self, row: u64) -> Option<(&Path, u64)> {

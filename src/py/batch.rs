@@ -17,7 +17,7 @@ struct BatchMemory(Box<dyn Tensors>);
 pub(super) fn arrays(py: Python<'_>, batch: impl Tensors + 'static) -> PyResult<Bound<'_, PyDict>> {
     let memory = Bound::new(py, BatchMemory(Box::new(batch)))?;
     let arrays = PyDict::new(py);
-    for (place, (tensor, _)) in memory.get().0.all().into_iter().enumerate() {
+    for (place, (tensor, _)) in memory.get().0.all().enumerate() {
         let array = match tensor.dtype {
             Dtype::Int8 => array::<i8>(&memory, place, tensor)?,
             Dtype::UInt8 => array::<u8>(&memory, place, tensor)?,
@@ -39,7 +39,7 @@ fn array<'py, T: Element + bytemuck::Pod>(
     tensor: &Tensor,
 ) -> Result<Bound<'py, PyAny>> {
     let array = lent(memory, &tensor.shape, |memory| {
-        let (_, bytes) = memory.0.all().swap_remove(place);
+        let bytes = memory.0.all().nth(place).map_or(&[][..], |(_, bytes)| bytes);
         bytemuck::try_cast_slice::<u8, T>(bytes)
             .map_err(|e| Error::invalid(format!("{}: {e}", tensor.name)))
     });

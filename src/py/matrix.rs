@@ -1,6 +1,5 @@
 //! `headwater.reduce.Matrix`.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray2;
@@ -105,14 +104,7 @@ impl Matrix {
         let numbers = py.detach(|| self.0.read(start..stop))?;
         self.0.check_unchanged(start..stop)?;
         if let Some((row, column)) = numbers.rows()?.first_null() {
-            let row = start + row as u64;
-            let (path, row) = self.0.place_of(row).unwrap_or((Path::new("the rows"), row));
-            return Err(Error::data(format!(
-                "{}: row {row}, column {column}: expected a number, found NULL; fill it in, or leave out the \
-                 column",
-                path.display()
-            ))
-            .into());
+            return Err(self.0.null_at(start + row as u64, column).into());
         }
         to_bytes(py, numbers.bytes())
     }

@@ -16,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The looks after which it is told that other processes have not ended their blocks: a minute.
 const PATIENCE: u32 = 300;
 
-/// Why a block is to be folded.
+/// What is wrong with the file of a block that is to be folded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lack {
+enum Fault {
     Missing,
     Damaged,
 }
@@ -48,13 +48,13 @@ impl Spool {
     ) -> Result<FoldedBlocks> {
         let blocks = self.blocks(job)?;
         hooks.progress.begin("folding blocks", Some(blocks.count()));
-        let there: BTreeSet<u64> = series().numbers(&Disk, self.folder())?.into_iter().collect();
-        let missing = (0..blocks.count()).filter(|block| !there.contains(block)).collect();
+        let present: BTreeSet<u64> = series().numbers(&Disk, self.folder())?.into_iter().collect();
+        let missing = (0..blocks.count()).filter(|block| !present.contains(block)).collect();
         let mut here = 0;
-        self.fold_all((job, source), &blocks, (missing, Lack::Missing), &mut here, hooks)?;
-        // Those that were there are looked at last, so that new ones are folded at once.
+        self.fold_all((job, source), &blocks, (missing, Fault::Missing), &mut here, hooks)?;
+        // Files that were there are checked last, so that missing blocks are folded at once.
         let mut damaged = BTreeSet::new();
-        for block in there.into_iter().filter(|&block| block < blocks.count()) {
+        for block in present.into_iter().filter(|&block| block < blocks.count()) {
             if (hooks.stop)() {
                 return Err(interrupted(here));
             }
@@ -65,7 +65,7 @@ impl Spool {
                 damaged.insert(block);
             }
         }
-        self.fold_all((job, source), &blocks, (damaged, Lack::Damaged), &mut here, hooks)?;
+        self.fold_all((job, source), &blocks, (damaged, Fault::Damaged), &mut here, hooks)?;
         self.remove_abandoned_leases();
         Ok(FoldedBlocks { blocks: blocks.count(), resumed: blocks.count() - here })
     }
@@ -73,18 +73,18 @@ impl Spool {
     /// Folds blocks until none of them is left, and counts those that were folded here.
     fn fold_all<S: Source>(
         &self,
-        of: (&Job, &S),
+        job_and_source: (&Job, &S),
         blocks: &Blocks,
-        (mut lacking, lack): (BTreeSet<u64>, Lack),
+        (mut remaining, fault): (BTreeSet<u64>, Fault),
         here: &mut u64,
         hooks: &WorkHooks<'_>,
     ) -> Result<()> {
         let mut idle_looks = 0;
-        while !lacking.is_empty() {
-            for block in lacking.clone() {
+        while !remaining.is_empty() {
+            for block in remaining.clone() {
                 let folded = match (hooks.stop)() {
                     true => Err(interrupted(*here)),
-                    false => self.take(of, blocks, (block, lack), hooks),
+                    false => self.fold_one(job_and_source, blocks, (block, fault), hooks),
                 };
                 let folded = folded.map_err(|error| match error.kind() {
                     ErrorKind::Interrupted => interrupted(*here),
@@ -92,15 +92,15 @@ impl Spool {
                 })?;
                 if folded != Folded::NotYet {
                     *here += u64::from(folded == Folded::Here);
-                    lacking.remove(&block);
+                    remaining.remove(&block);
                     idle_looks = 0;
                     hooks.progress.advance(1)?;
                 }
             }
-            if !lacking.is_empty() {
+            if !remaining.is_empty() {
                 idle_looks += 1;
                 if idle_looks % PATIENCE == 0 {
-                    (hooks.notice)(&waiting_for(&lacking));
+                    (hooks.notice)(&waiting_for(&remaining));
                 }
                 sleep(PAUSE);
             }
@@ -111,30 +111,30 @@ impl Spool {
     /// Removes the leases of processes that were killed after their block was written. A disk that refuses
     /// keeps them.
     pub(super) fn remove_abandoned_leases(&self) {
-        let of = leases().numbers(&Disk, self.folder()).unwrap_or_default();
-        of.into_iter().for_each(|block| drop(Lease::of(&self.lease_path(block))));
+        let blocks = leases().numbers(&Disk, self.folder()).unwrap_or_default();
+        blocks.into_iter().for_each(|block| drop(Lease::of(&self.lease_path(block))));
     }
 
     /// Folds a block unless another process does, or has by now.
-    fn take<S: Source>(
+    fn fold_one<S: Source>(
         &self,
         (job, source): (&Job, &S),
         blocks: &Blocks,
-        (block, lack): (u64, Lack),
+        (block, fault): (u64, Fault),
         hooks: &WorkHooks<'_>,
     ) -> Result<Folded> {
         let path = self.path_of(block);
         // What others write is whole; only a file that was damaged must be read to know.
-        let is_there = || Ok::<_, Error>(lack == Lack::Missing && found_at(&path)?.is_some());
-        if is_there()? {
+        let is_present = || Ok::<_, Error>(fault == Fault::Missing && found_at(&path)?.is_some());
+        if is_present()? {
             return Ok(Folded::Elsewhere);
         }
         let Some(_lease) = Lease::of(&self.lease_path(block))? else {
             return Ok(Folded::NotYet);
         };
         let chunks = blocks.chunks(block);
-        if is_there()?
-            || lack == Lack::Damaged
+        if is_present()?
+            || fault == Fault::Damaged
                 && self.is_folded(&path, chunks.clone(), (job, source), &|_| {})?
         {
             return Ok(Folded::Elsewhere);
@@ -154,8 +154,8 @@ fn interrupted(here: u64) -> Error {
 fn waiting_for(blocks: &BTreeSet<u64>) -> Error {
     let some: Vec<String> = blocks.iter().take(8).map(u64::to_string).collect();
     Error::invalid(format!(
-        "waiting for blocks that other processes fold ({}{}); when such a process ends, this one folds its \
-         block: kill it if it stands still",
+        "waiting for blocks that other processes fold ({}{}); this process folds a block when the other \
+         process ends; kill a process that makes no progress",
         some.join(", "),
         if blocks.len() > some.len() { " and more" } else { "" },
     ))

@@ -235,16 +235,12 @@ impl Chunks {
             if !self.takes_nulls
                 && let Some((row, column)) = rows.first_null()
             {
-                return Err(self.bad_number(
-                    (first + row as u64, column),
-                    "expected a number, found NULL",
-                    "fill it in, or leave out the column",
-                ));
+                return Err(self.matrix.null_at(first + row as u64, column));
             }
             if self.finite_only
                 && let Some((row, column, value)) = rows.first_nonfinite()
             {
-                return Err(self.bad_number(
+                return Err(self.matrix.bad_number(
                     (first + row as u64, column),
                     &format!("expected a finite number, found {value}"),
                     "correct the data, or fold again without --reject-nonfinite",
@@ -253,16 +249,6 @@ impl Chunks {
             Ok(NumberedRows { first: *first, rows })
         });
         rows.collect()
-    }
-
-    fn bad_number(&self, (row, column): (u64, usize), what: &str, remedy: &str) -> Error {
-        let place = match self.matrix.place_of(row) {
-            Some((path, row)) => format!("{}: row {row}", path.display()),
-            None => format!("row {row}"),
-        };
-        Error::data(format!(
-            "{place}, column {column}: {what} (rows and columns count from 0); {remedy}"
-        ))
     }
 
     /// Returns the versions of the files that were opened; `place` is the place of the first among the

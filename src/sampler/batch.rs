@@ -56,7 +56,7 @@ impl Batch {
 
 #[cfg(feature = "python")]
 impl crate::tensor::Tensors for Batch {
-    fn all(&self) -> Vec<(&Tensor, &[u8])> {
-        self.tensors().collect()
+    fn all(&self) -> Box<dyn Iterator<Item = (&Tensor, &[u8])> + '_> {
+        Box::new(self.tensors())
     }
 }

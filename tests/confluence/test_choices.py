@@ -14,7 +14,7 @@ def refused(check, *arguments):
     return str(found.value)
 
 
-def test_a_word_is_one_of_those_that_are_accepted():
+def test_an_unknown_word_is_refused():
     choices.check("by", "day", ("day", "week"))
     start = "expected one of 'day', 'week' for by, found "
     assert refused(choices.check, "by", "weak", ("day", "week")) == (

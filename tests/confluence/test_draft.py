@@ -40,7 +40,7 @@ def shape_of(data, cells=CELLS):
     return widths.Shape(data, relations, held)
 
 
-def test_what_contexts_hold_is_told():
+def test_the_rows_and_cells_of_contexts_are_printed():
     shape = shape_of(config.Data())
     assert draft._context_lines(shape, METADATA) == [
         "A context has at most 48 cells and 24 rows, by the contexts of 2 train seeds.",
@@ -57,7 +57,7 @@ def test_what_contexts_hold_is_told():
     ]
 
 
-def test_names_are_told_up_to_a_dozen():
+def test_at_most_twelve_names_are_printed():
     names = [f"t{number}" for number in range(13)]
     assert draft.left_out_lines([]) == draft.without_room_lines([], 9) == []
     assert draft.other_labels_lines([]) == []

@@ -257,7 +257,7 @@ def test_a_setting_against_the_rule_stands_with_advice(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_run_without_tasks_minds_no_times(tmp_path, capsys):
+def test_a_run_without_tasks_needs_no_times(tmp_path, capsys):
     store = firm(tmp_path / "firm", growth=0.0, later=0.0)
     pools = ["data.tasks=[]", "data.pools={ people = '2012-01-01' }", "data.mask_share=0.2"]
     assert resolved(store, "auto", True, *pools) is True

@@ -157,7 +157,7 @@ def test_the_columns_of_key_and_time_can_be_named(ask):
     assert [time and time[:10] for _, time in ask.seeds] == ["2022-01-01", None]
 
 
-def test_whoever_asks_is_told_what_may_be_wrong(ask):
+def test_predictions_come_with_their_warnings(ask):
     frame = polars.DataFrame({"id": [f"x{row}" for row in range(11)]})
     ask_for(ask, frame, AT, missing="too few labels")
     assert ask.seeds == []
@@ -199,7 +199,7 @@ def test_whoever_asks_is_told_what_may_be_wrong(ask):
         ),
     ],
 )  # fmt: skip
-def test_a_question_without_an_answer_is_refused(ask, frame, wanted, message):
+def test_an_invalid_question_is_refused(ask, frame, wanted, message):
     with pytest.raises(config.ConfigError, match=message):
         ask(polars.DataFrame(frame), wanted)
 
@@ -223,7 +223,7 @@ def test_only_frames_are_accepted_whole_or_to_be_collected(ask):
             ask(frame, AT)
 
 
-def test_numbers_of_pandas_with_gaps_are_keys(ask):
+def test_pandas_floats_with_missing_values_are_integer_keys(ask):
     frame = pandas.DataFrame({"id": pandas.array([7, None], "Int64")})
     found = ask(frame, AT)
     assert ask.seeds[0][0] == ("7",)

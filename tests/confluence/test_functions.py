@@ -44,7 +44,7 @@ def test_train_takes_a_configuration_or_its_file(trained, tmp_path):
     assert trained == [(SETTINGS, ours, {"resume": True, "profile": None})]
 
 
-def test_a_start_from_another_run_is_recorded_anew_unless_a_run_resumes(trained, tmp_path):
+def test_a_start_from_another_run_is_recorded_unless_a_run_resumes(trained, tmp_path):
     recorded = dataclasses.replace(
         SETTINGS.optimizer, start_from="old", start_digest="abc", start_step=5
     )
@@ -178,7 +178,7 @@ def test_predict_warns_its_caller(opened, tmp_path):
     assert {of.filename for of in told} == {__file__}
 
 
-def test_predict_refuses_what_has_no_answer(opened, tmp_path):
+def test_predict_refuses_invalid_questions(opened, tmp_path):
     for time, message in ((None, "expected an observation time"), ("1999-01-01", "did not exist")):
         with pytest.raises(ConfigError, match=message):
             api.predict(tmp_path, "churn", [("7", time)])

@@ -89,7 +89,7 @@ def test_the_checkpoint_to_start_from_is_recorded(run, monkeypatch):
     assert settings(run, "model.epochs=true").model.epochs is True
 
 
-def test_what_is_recorded_stays(run):
+def test_a_recorded_start_is_kept(run):
     recorded = ["optimizer.start_digest=abc"]
     found = settings(run, *recorded)
     assert (found.optimizer.start_digest, found.model.epochs) == ("abc", False)

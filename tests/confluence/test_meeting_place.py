@@ -9,7 +9,7 @@ from confluence import meeting_place
 from confluence.meeting_place import AddressFile, KnownAddress
 
 
-def test_an_address_that_all_know_stays(tmp_path):
+def test_a_known_address_is_not_changed(tmp_path):
     place = KnownAddress("here:7")
     with place.announce() as found:
         assert found == place.read() == "here:7"

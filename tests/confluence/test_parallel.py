@@ -114,7 +114,7 @@ def test_a_process_trains_once_with_others(joined):
 
 
 @pytest.mark.parametrize("launcher", ["", "srun"])
-def test_a_launched_process_is_told_how_to_train_alone(launcher, monkeypatch, tmp_path):
+def test_the_error_of_a_launched_process_says_how_to_train_alone(launcher, monkeypatch, tmp_path):
     def refuse(*_):
         raise JoinError("nobody is there")
 
@@ -132,7 +132,7 @@ def rows(*kinds):
     return np.stack([np.frombuffer(of.encode().ljust(128), np.uint8) for of in kinds])
 
 
-def test_other_processors_than_that_of_rank_0_are_told(monkeypatch, capsys):
+def test_a_processor_other_than_that_of_rank_0_is_reported(monkeypatch, capsys):
     parallel.warn_of_unlike_processes()
     assert capsys.readouterr().err == ""
     sent = []

@@ -102,7 +102,7 @@ def test_a_model_that_does_not_beat_the_best_baseline_is_named():
         assert f"<p>{line}</p>" in found._repr_html_()
 
 
-def test_the_table_says_why_nothing_was_boosted_unless_nobody_asked():
+def test_the_table_says_why_boosting_is_missing_unless_it_was_not_asked_for():
     found = results(1.0, mean=3.0)
     assert "boosting" not in found.table()
     found.tasks["shop/spend"]["boosting"] = "no labels in val"

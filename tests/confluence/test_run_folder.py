@@ -70,7 +70,7 @@ def test_a_run_that_ends_or_fails_keeps_its_folder(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_cannot_be_created_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with (
         pytest.raises(ConfigError, match=r"cannot create the folder .*: Not a directory"),

@@ -97,7 +97,7 @@ def test_answers_are_kept_for_a_file_and_for_periods(run, tmp_path, out, by):
         assert run.written == []
 
 
-def test_what_cannot_be_is_refused_before_the_run_is_opened(run, tmp_path):
+def test_invalid_arguments_are_refused_before_the_run_is_opened(run, tmp_path):
     for options in ({"splits": "test"}, {"by": "yr"}, {"out": tmp_path / "a.txt"}):
         with pytest.raises(config.ConfigError):
             scoring.evaluate(run.path, **options)

@@ -77,7 +77,7 @@ def errors_to(is_terminal):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_restart_has_the_same_arguments_and_is_told_on_a_terminal(
+def test_a_restart_has_the_same_arguments_and_is_reported_on_a_terminal(
     is_terminal, glibc, monkeypatch
 ):
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "confluence.cli", "smoke"])
@@ -93,7 +93,7 @@ def test_a_restart_has_the_same_arguments_and_is_told_on_a_terminal(
 
 
 @pytest.mark.parametrize("other", ["tunables of its own", "another system", "another library"])
-def test_where_tunables_are_of_no_use_nothing_is_restarted_or_told(other, glibc, monkeypatch):
+def test_where_tunables_are_of_no_use_nothing_is_restarted_or_printed(other, glibc, monkeypatch):
     if other == "tunables of its own":
         monkeypatch.setenv("GLIBC_TUNABLES", "")
     elif other == "another system":
@@ -107,7 +107,7 @@ def test_where_tunables_are_of_no_use_nothing_is_restarted_or_told(other, glibc,
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_program_of_the_user_is_told_of_tunables_on_a_terminal(is_terminal, glibc):
+def test_a_program_of_the_user_prints_advice_on_tunables_on_a_terminal(is_terminal, glibc):
     with errors_to(is_terminal) as shown:
         memory.report_missing_tunables()
     assert ("take less time with GLIBC_TUNABLES=" in shown.getvalue()) == is_terminal
@@ -201,7 +201,7 @@ def test_programs_are_kept_in_the_home_folder_however_quick_they_compile(monkeyp
 
 
 @pytest.mark.parametrize("variable", [None, "false", "0", "true"])
-def test_whether_programs_are_kept_is_known(variable, monkeypatch):
+def test_whether_compiled_programs_are_kept_is_known(variable, monkeypatch):
     monkeypatch.delenv("JAX_ENABLE_COMPILATION_CACHE", raising=False)
     if variable:
         monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", variable)

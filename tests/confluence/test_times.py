@@ -15,7 +15,7 @@ FIRST = 10 * 365 * DAY + 2 * DAY  # 1980-01-01
 
 
 @pytest.mark.parametrize("time", [2023, 0, FIRST - 1, np.int64(1_700_000_000)])
-def test_an_integer_that_is_rather_a_year_or_seconds_is_refused(time):
+def test_an_integer_that_looks_like_a_year_or_seconds_is_refused(time):
     with pytest.raises(config.ConfigError, match=f"for at, found the integer {time}, which is 19"):
         times.check_given("at", time)
 

@@ -330,7 +330,7 @@ def test_processes_run_the_same_if_data_settings_and_step_are(tmp_path, demo_sto
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_to_stop_and_the_second_is_the_old_one(number):
+def test_the_first_signal_asks_to_stop_and_restores_the_handler_for_the_second(number):
     def ended(*_):
         raise KeyError
 

@@ -81,7 +81,7 @@ def test_a_rank_is_silent_from_its_last_message_on(watch):
     assert rank_0.checked(2000) == [reason]
 
 
-def test_another_rank_ends_without_a_word_when_rank_0_is_silent(watch):
+def test_another_rank_ends_without_a_message_when_rank_0_is_silent(watch):
     rank_1 = watch(1)
     [reason] = rank_1.checked(1101)
     assert "rank 1 stops: rank 0 has given no sign of life for 100 s" in reason
@@ -128,7 +128,7 @@ def test_rank_0_alone_counts_steps(watch):
     assert rank_1.checked(1010) == []
 
 
-def test_ranks_may_be_late_for_a_while(watch):
+def test_a_rank_may_be_late_while_the_others_allow_it(watch):
     rank_0 = watch(0, 8)
     with rank_0.peers.allow_late_ranks():
         rank_0.peers.begin_step()
@@ -176,7 +176,7 @@ def test_a_message_may_come_in_parts_but_not_without_end(watch):
     assert "rank 1 is gone" in rank_0.told(2)[0]["lost"]
 
 
-def test_what_rank_0_tells_ends_a_rank(watch):
+def test_a_message_of_rank_0_ends_a_rank(watch):
     rank_1 = watch(1)
     rank_1.says(0, 1000, lost="rank 2 is gone")
     rank_1.says(0, 1000, lost="twice")
@@ -244,7 +244,7 @@ def test_a_watch_that_fails_ends_the_rank(watch):
         (ValueError("of JAX"), "ValueError: of JAX", True),
     ],
 )
-def test_an_error_of_a_rank_is_told_with_what_helps(error, said, waits, watch, capsys):
+def test_an_error_of_a_rank_is_sent_with_its_remedy(error, said, waits, watch, capsys):
     rank_1 = watch(1)
     with pytest.raises(type(error)), rank_1.peers.exit_on_error(KeyError):
         raise error
@@ -256,7 +256,7 @@ def test_an_error_of_a_rank_is_told_with_what_helps(error, said, waits, watch, c
     assert ("Traceback" in capsys.readouterr().err) == (type(error) is ValueError)
 
 
-def test_an_expected_error_and_one_of_a_process_alone_are_told_to_nobody(watch, capsys):
+def test_an_expected_error_and_one_of_a_single_process_are_sent_to_no_rank(watch, capsys):
     rank_1 = watch(1)
     with pytest.raises(KeyError), rank_1.peers.exit_on_error(KeyError):
         raise KeyError
@@ -269,7 +269,7 @@ def test_an_expected_error_and_one_of_a_process_alone_are_told_to_nobody(watch, 
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
-def test_the_end_of_a_run_is_told_and_an_early_one_is_not(has_ended, watch):
+def test_the_end_of_a_run_is_sent_and_an_early_end_is_not(has_ended, watch):
     rank_1 = watch(1)
     rank_1.peers.close(has_ended=has_ended)
     assert rank_1.ends[0].recv(99) == (b'{"ended": true}\n' if has_ended else b"")

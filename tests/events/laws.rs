@@ -1,15 +1,14 @@
 //! The promises, on token rows.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use headwater::events::{EventSampler, EventSettings, EventStore, Speed, TokenType};
 use headwater::plan::{Assignment, Cursor, Split};
 use headwater::{Error, ErrorKind};
 use proptest::prelude::*;
 
-use crate::allocations::allocated;
 use crate::pings::pings;
+use crate::resume_cost::assert_cost_is_equal;
 use crate::{rows_of, sampler, store_of};
 
 fn settings(batch_size: u32) -> EventSettings {
@@ -56,19 +55,7 @@ fn p3_resume_costs_the_same_at_any_position() {
     let start = fresh.cursor();
     fresh.seek(Split::Train, 1_000_000_000_000).unwrap();
     let far = fresh.cursor();
-    let cost = |cursor: &Cursor| {
-        // The resume alone: a batch beside it would hide its cost. Other programs only lengthen a time.
-        let resumes = (0..200).map(|_| {
-            let started = Instant::now();
-            fresh.resume(cursor).unwrap();
-            started.elapsed()
-        });
-        resumes.min().unwrap()
-    };
-    let (near, at_end) = (cost(&start), cost(&far));
-    assert!(at_end < near * 5 + Duration::from_micros(50), "{near:?}, {at_end:?} at step 10^12");
-    let memory = |cursor: &Cursor| allocated(|| fresh.resume(cursor).unwrap());
-    assert_eq!(memory(&start), memory(&far));
+    assert_cost_is_equal(|cursor| fresh.resume(cursor).unwrap(), &start, &far);
 }
 
 #[test]

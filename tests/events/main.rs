@@ -11,6 +11,8 @@ mod manifest;
 mod payments;
 #[path = "../shared/pings.rs"]
 mod pings;
+#[path = "../shared/resume_cost.rs"]
+mod resume_cost;
 
 mod builder;
 mod codec;

@@ -528,7 +528,7 @@ fn p6_impossible_exact_sums_are_rejected() {
 
 proptest! {
     #[test]
-    fn p1_exact_sums_are_told_rounded_once(cells in any_cells()) {
+    fn p1_exact_sums_are_rounded_once(cells in any_cells()) {
         let exact = Exact::new(cells.columns).unwrap();
         let summaries = exact.summaries(&exact.leaf(&cells.part(0..cells.rows)).unwrap());
         prop_assert_eq!(summaries.len(), cells.columns);
@@ -571,7 +571,7 @@ fn exact_summary(values: &[f64]) -> ExactSummary {
 }
 
 #[test]
-fn exact_summaries_of_the_greatest_numbers_and_of_none_say_so() {
+fn exact_summaries_of_sums_beyond_all_floats_and_of_no_numbers() {
     let (max, inf) = (f64::MAX, f64::INFINITY);
     let equal = exact_summary(&[-max; 3]);
     assert_eq!((equal.sum, equal.mean, equal.sum_of_squares), (-inf, -max, inf));

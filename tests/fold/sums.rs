@@ -77,7 +77,7 @@ fn other_arrays_and_other_bytes_are_refused() {
 }
 
 #[test]
-fn p6_sums_of_other_bits_are_told_apart() {
+fn p6_sums_with_other_bits_differ() {
     let statistic = statistic();
     let sums = |narrow, wide| of(&statistic, &leaf(narrow, wide));
     let one = sums([1.0, 0.0], 3.0);

@@ -123,7 +123,7 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_sinks.py", "-k", "are_named or hides or continues or with_its"]
     ],
     "confluence/speed.py": [["tests/confluence/test_speed.py"]],
-    "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or told_of"]],
+    "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or prints_advice"]],
     "confluence/smoke.py": [
         ["tests/confluence/test_smoke.py", "-k", "in_turn"],
         [_COMMAND, "-k", "smoke"],

@@ -137,7 +137,7 @@ def test_a_context_is_drawn_as_a_page(store_path, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["headwater", "headwater-reduce"])
-def test_a_first_interrupt_is_told_of_if_the_step_goes_on(command, monkeypatch, capsys):
+def test_a_first_interrupt_is_reported_if_the_step_goes_on(command, monkeypatch, capsys):
     ran = []
 
     def work(arguments):

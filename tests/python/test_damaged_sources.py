@@ -99,9 +99,7 @@ def test_a_file_without_an_end_raises_an_error_in_little_memory(tmp_path):
         (MemoryError("none left"), headwater.LimitExceeded, "Out of memory: none left"),
     ],
 )
-def test_an_error_of_a_stream_is_told_without_the_stack_of_its_producer(
-    error, raised, words, tmp_path
-):
+def test_an_error_of_a_stream_has_no_stack_of_its_producer(error, raised, words, tmp_path):
     def batches():
         yield pyarrow.record_batch({"id": [1, 2]})
         raise error

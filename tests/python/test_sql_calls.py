@@ -107,7 +107,7 @@ def test_what_depends_on_the_rows_alone_does_not_vary(calls, query):
         ("FROM (DESCRIBE a)", "DESCRIBE, SHOW or SUMMARIZE"),
     ],
 )
-def test_what_is_no_table_of_the_source_is_named(calls, query, found):
+def test_a_source_in_from_that_is_no_table_is_named(calls, query, found):
     with pytest.raises(headwater.SchemaError) as caught:
         calls.tables(query)
     message = str(caught.value)
@@ -117,7 +117,7 @@ def test_what_is_no_table_of_the_source_is_named(calls, query, found):
     assert calls.varying(query)[0] is None
 
 
-def test_a_query_that_cannot_be_parsed_is_told(calls):
+def test_a_query_that_cannot_be_parsed_is_an_error(calls):
     for judge in (calls.tables, calls.varying):
         with pytest.raises(ValueError, match=r"(?i)syntax error"):
             judge("SELECT FROM WHERE")

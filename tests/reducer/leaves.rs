@@ -27,7 +27,7 @@ fn portion(leaf: u64, arrays: &[Vec<u8>; 2]) -> headwater::Result<Vec<u8>> {
 }
 
 #[test]
-fn p5_leaves_are_added_once_and_told_apart() {
+fn p5_a_leaf_is_added_once_and_other_sums_for_it_are_refused() {
     let leaves = [leaf([1.0, 0.1], 0.5), leaf([2.0, 0.2], 0.25), leaf([4.0, 0.3], -8.0)];
     let mut whole = Reduction::new(job(3), Arc::new(sums()));
     for at in [2, 0, 0, 1, 2] {

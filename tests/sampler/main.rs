@@ -24,6 +24,8 @@ mod pools;
 #[path = "../shared/random.rs"]
 mod random;
 mod resume;
+#[path = "../shared/resume_cost.rs"]
+mod resume_cost;
 mod same_bits;
 mod several_databases;
 mod staleness;

@@ -1,12 +1,10 @@
 //! P3 and P6: the cost of a resume, and the cursors that are rejected.
 
-use std::time::{Duration, Instant};
-
 use headwater::ErrorKind;
 use headwater::plan::{Cursor, CursorKind, Position, Setting, Split, SplitRatios, SplitRule};
 use headwater::sampler::{Aggregates, Children, RowOrder, Settings, Shape, Speed, Walk};
 
-use crate::allocations::allocated;
+use crate::resume_cost::assert_cost_is_equal;
 use crate::{PLAIN, random_stores, sampler, sequences, small};
 
 #[test]
@@ -19,21 +17,9 @@ fn p3_resume_costs_the_same_at_any_position() {
         position.set(name, 1_000_000_000_000);
     }
     let far = Cursor::new(CursorKind::Sampler, fresh.plan().clone(), position);
-    let cost = |cursor: &Cursor| {
-        // The resume alone: a batch beside it would hide its cost. Other programs only lengthen a time.
-        let resumes = (0..200).map(|_| {
-            let started = Instant::now();
-            fresh.resume(cursor).unwrap();
-            started.elapsed()
-        });
-        resumes.min().unwrap()
-    };
     let start = fresh.cursor();
-    let (near, at_end) = (cost(&start), cost(&far));
-    assert!(at_end < near * 5 + Duration::from_micros(50), "{near:?}, {at_end:?} at step 10^12");
-    // Nor does its memory grow, nor what a resumed sampler keeps.
-    let memory = |cursor: &Cursor| allocated(|| fresh.resume(cursor).unwrap());
-    assert_eq!(memory(&start), memory(&far));
+    assert_cost_is_equal(|cursor| fresh.resume(cursor).unwrap(), &start, &far);
+    fresh.resume(&far).unwrap();
     fresh.next(Split::Train).unwrap();
     assert_eq!(fresh.cursor().position().get("train/step"), Some(1_000_000_000_001));
 }

@@ -64,7 +64,7 @@ pub(super) struct BenchArgs {
     /// [default: batch].
     #[arg(long, value_enum)]
     texts: Option<TextVectors>,
-    /// Make the orders of the cells, out_perm and in_perm in this order of rows [default: make none].
+    /// Add the permutations to a batch, out_perm and in_perm in this order of rows [default: none].
     #[arg(long, value_enum)]
     row_order: Option<Order>,
 }

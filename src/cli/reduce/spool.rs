@@ -37,7 +37,7 @@ pub(super) struct WorkArgs {
     /// The folder of the job.
     #[arg(long, value_name = "FOLDER")]
     spool: PathBuf,
-    /// The rank of this process, from 0 on: fold each W-th block alone, from block R on.
+    /// The rank of this process, from 0 on: fold only block R and each W-th block after it.
     #[arg(long, value_name = "R", requires = "of")]
     rank: Option<u64>,
     /// The number of ranks.

@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Rows that are wider than a block, more than a block of one column, that overlap, and that are all the same.
+    /// Rows wider than a block, more rows than a block of one column has, rows that overlap, and equal ones.
     #[test]
     fn p1_wide_and_overlapping_rows_have_the_bits_of_the_plain_sums() {
         let numbers: Vec<f64> = (0..60_000_u32).map(|i| f64::from(i % 997) - 400.0).collect();
