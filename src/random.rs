@@ -89,7 +89,8 @@ impl Stream {
         (product >> 64) as u64
     }
 
-    fn block(&self, index: u64) -> [u64; 4] {
+    /// Returns the four words from `4 * index` on, without moving the stream.
+    pub(crate) fn block(&self, index: u64) -> [u64; 4] {
         let [i0, i1, i2] = self.identity;
         philox4x64_10(self.key, [index, i0, i1, i2])
     }

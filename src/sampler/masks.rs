@@ -8,8 +8,11 @@ use crate::store::SemanticType;
 /// Follows the places of the masked cells.
 const NO_PLACE: u16 = u16::MAX;
 
-/// A word decides on this many cells.
-const LANES: usize = 4;
+/// A block of four words decides on this many cells, 16 bits for each.
+const BLOCK: usize = 16;
+
+/// So many cells are decided on together: a number has a bit for each.
+const GROUP: usize = 64;
 
 /// A share is a whole number of these.
 const PARTS: f64 = 65_536.0;
@@ -81,6 +84,39 @@ impl Masks {
             .unwrap_or(format!("{share:.5}"))
     }
 
+    /// Of the cells from `first` on that are 1 because they may be masked, leaves those at 1 that are masked, and
+    /// writes their places; those that find no place are not masked.
+    #[inline]
+    fn choose_among<'a>(
+        self,
+        cells: &mut [u8; GROUP],
+        types: &[i8; GROUP],
+        words: &Stream,
+        first: u16,
+        places: &mut impl Iterator<Item = &'a mut u16>,
+    ) {
+        let (blocks, _) = cells.as_chunks_mut::<BLOCK>();
+        let (types, _) = types.as_chunks::<BLOCK>();
+        for ((cells, types), index) in blocks.iter_mut().zip(types).zip(u64::from(first) / 16..) {
+            // In memory as numbers of 16 bits, the lowest of each word first.
+            let lanes: [u16; BLOCK] = bytemuck::cast(words.block(index).map(u64::to_le));
+            for ((cell, &semantic), lane) in cells.iter_mut().zip(types).zip(lanes) {
+                let may_be = self.texts | (semantic != SemanticType::Text as i8);
+                *cell &= u8::from(may_be) & u8::from(u16::from_le(lane) < self.share);
+            }
+        }
+        // A loop over the few bits that are set guesses wrong once, at its end; one over all cells at each of them.
+        let mut set = bits(cells);
+        while set != 0 {
+            let at = set.trailing_zeros();
+            match places.next() {
+                Some(place) => *place = first + at as u16,
+                None => cells[at as usize] = 0,
+            }
+            set &= set - 1;
+        }
+    }
+
     /// Adds the settings to a plan.
     pub(super) fn add_to(self, plan: &mut Plan) -> Result<()> {
         plan.add("mask_version", VERSION)?;
@@ -105,28 +141,33 @@ impl MaskSlices<'_> {
     }
 
     /// Chooses among the first cells that may be masked, by their types and by the sequence's words.
-    pub(super) fn choose(&mut self, semantic_types: &[i8], masks: Masks, mut words: Stream) {
-        let (cells, places) = (&mut *self.is_masked, &mut *self.masked_pos);
-        let mut count = 0;
-        let groups = cells.chunks_mut(LANES).zip(semantic_types.chunks(LANES));
+    pub(super) fn choose(&mut self, semantic_types: &[i8], masks: Masks, words: &Stream) {
+        let mut places = self.masked_pos.iter_mut();
+        let (types, last_types) = semantic_types.as_chunks::<GROUP>();
+        let (groups, last) = self.is_masked[..semantic_types.len()].as_chunks_mut::<GROUP>();
         // The counter comes second, so that it does not overflow past the greatest place.
-        for ((cells, types), first) in groups.zip((0..).step_by(LANES)) {
-            let word = words.next_u64();
-            for ((lane, cell), &semantic) in (0..).zip(cells).zip(types) {
-                let may_be = *cell == 1 && (masks.texts || semantic != SemanticType::Text as i8);
-                let is_below = ((word >> (16 * lane)) as u16) < masks.share;
-                let Some(place) = places.get_mut(count) else {
-                    *cell = 0;
-                    continue;
-                };
-                // Written without a branch, which would be guessed wrong as often as a cell is masked.
-                let is_masked = may_be && is_below;
-                (*cell, *place) = (u8::from(is_masked), first + lane);
-                count += usize::from(is_masked);
-            }
+        for ((cells, types), first) in groups.iter_mut().zip(types).zip((0..).step_by(GROUP)) {
+            masks.choose_among(cells, types, words, first, &mut places);
         }
-        if let Some(unused) = places.get_mut(count) {
+        if !last.is_empty() {
+            let (mut cells, mut types) = ([0; GROUP], [0; GROUP]);
+            cells[..last.len()].copy_from_slice(last);
+            types[..last.len()].copy_from_slice(last_types);
+            let first = semantic_types.len() - last.len();
+            masks.choose_among(&mut cells, &types, words, first as u16, &mut places);
+            last.copy_from_slice(&cells[..last.len()]);
+        }
+        if let Some(unused) = places.next() {
             *unused = NO_PLACE;
         }
     }
+}
+
+/// Returns a number with a bit for each byte, all of which are 0 or 1.
+fn bits(bytes: &[u8; GROUP]) -> u64 {
+    let (eights, _) = bytes.as_chunks::<8>();
+    eights.iter().rev().fold(0, |bits, eight| {
+        // The product brings byte i to bit 56 + i.
+        bits << 8 | u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    })
 }

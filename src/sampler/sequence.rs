@@ -240,7 +240,7 @@ impl Sequence<'_> {
         }
         match (&mut self.masks, masked) {
             (Some(slices), Some((masks, words))) => {
-                slices.choose(&self.semantic_types[..length], masks, words);
+                slices.choose(&self.semantic_types[..length], masks, &words);
             }
             (Some(slices), None) => slices.clear(),
             (None, _) => {}
