@@ -62,6 +62,27 @@ def test_macro_f1_is_the_mean_over_categories(pairs):
     assert metrics.macro_f1(values, labels) == pytest.approx(np.mean(each))
 
 
+def test_a_score_has_the_metrics_of_its_type():
+    values, labels = np.array([0.9, 0.5, 0.4, 0.2]), np.array([1.0, 0.0, 1.0, 0.0])
+    assert metrics.score(BOOLEAN, values, labels) == pytest.approx(
+        {"auroc": 3 / 4, "ap": 1 / 2 + 1 / 2 * 2 / 3, "accuracy": 1 / 2, "bias": 0.0}
+    )
+    found = metrics.score(CATEGORICAL, np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 1.0]))
+    assert found == pytest.approx({"accuracy": 2 / 3, "macro_f1": 2 / 3})
+
+
+def test_an_interval_is_one_of_the_leading_metric():
+    # Each draw has the one entity, with all its seeds.
+    rows, labels = np.zeros(3, np.uint32), np.array([1.0, 1.0, 0.0])
+    assert metrics.interval(NUMERICAL, rows, np.array([1.0, 3.0, 4.0]), labels) == (2.0, 2.0)
+    assert metrics.interval(BOOLEAN, rows, np.array([0.9, 0.1, 0.5]), labels) == (0.5, 0.5)
+
+
+def test_an_error_is_worth_more_when_it_is_less():
+    for metric in metrics.LEADING.values():
+        assert metrics.worth(metric, 2.0) == (-2.0 if "mae" in metric else 2.0)
+
+
 def test_errors_are_in_the_units_of_the_column():
     stats = {"std": 10.0, "mean": 100.0, "std_us": 86_400e6, "mean_us": 0.0}
     values = metrics.in_units(NUMERICAL, np.array([0.0, 1.0, -1.0]), stats)
