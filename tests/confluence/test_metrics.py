@@ -63,9 +63,9 @@ def test_macro_f1_is_the_mean_over_categories(pairs):
 
 
 def test_a_score_has_the_metrics_of_its_type():
-    values, labels = np.array([0.9, 0.5, 0.4, 0.2]), np.array([1.0, 0.0, 1.0, 0.0])
+    values, labels = np.array([0.9, 0.5, 0.4, 0.2, 0.1]), np.array([1.0, 0.0, 1.0, 0.0, 0.0])
     assert metrics.score(BOOLEAN, values, labels) == pytest.approx(
-        {"auroc": 3 / 4, "ap": 1 / 2 + 1 / 2 * 2 / 3, "accuracy": 1 / 2, "bias": 0.0}
+        {"auroc": 5 / 6, "ap": 1 / 2 + 1 / 2 * 2 / 3, "accuracy": 3 / 5, "bias": 0.02}
     )
     found = metrics.score(CATEGORICAL, np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 1.0]))
     assert found == pytest.approx({"accuracy": 2 / 3, "macro_f1": 2 / 3})
@@ -250,6 +250,15 @@ def test_known_numbers_are_shown_as_a_store_shows_them():
     numbers = np.array([0.0, 1.0, 12.5, -7.0, 100_000.0])
     scores = ((metrics.to_scale(numbers, "log") - 3.0) / 1.5).astype(np.float32)
     assert metrics.as_stored(scores, log).tolist() == numbers.tolist()
+
+
+def test_a_number_has_as_many_digits_as_its_z_score_determines():
+    # The width is 2^-23 of the number, and more than 1e-7 from 0.839 on.
+    scores = np.array([0.8000001, 0.9000004], np.float32)
+    found = metrics.as_stored(scores, {"mean": 0.0, "std": 1.0})
+    assert found.tolist() == [0.8000001, 0.9]
+    third = metrics.as_stored(np.zeros(1, np.float32), {"mean": 1 / 3, "std": 1.0})
+    assert third.tolist() == [0.333333333333333]
 
 
 def test_a_task_without_a_known_category_is_refused():
