@@ -25,7 +25,7 @@ class Declared:
     """
 
     name: str
-    is_view: bool = False
+    is_view: bool
     key: list[str] = field(default_factory=list)
     references: list[tuple[list[str], str, list[str]]] = field(default_factory=list)
 

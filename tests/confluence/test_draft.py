@@ -28,7 +28,7 @@ def shape_of(data, cells=CELLS):
     children = np.zeros((2, len(WIDTHS), 7), np.int64)
     children[:, 0, 1], children[:, 1, 2] = [5, 6], [1, 8]
     reached = np.zeros((2, 3, 3, 7), np.int64)
-    # As parents, in two hops: cities; a table that one context in a hundred has is not named.
+    # As parents, in two hops: cities.
     reached[:, 1, 1, 1], reached[:, 1, 1, 2] = [1, 1], [0, 1]
     held = Contexts(
         rows=np.array([10, 20]), cells=np.array([30, 50]), near_cells=np.array([30, CELLS + 1]),
@@ -55,6 +55,16 @@ def test_the_rows_and_cells_of_contexts_are_printed():
         "Left out: deliveries.order_id, the labels of tasks that this configuration does not "
         "train; set widths in data.child_widths to show them.",
     ]
+
+
+def test_a_table_is_named_if_one_context_in_twenty_has_a_row_of_it():
+    shape = shape_of(config.Data())
+    for count, is_named in ((20, True), (21, False)):
+        reached = np.zeros((count, 3, 3, 7), np.int64)
+        reached[0, 2, 1, 1] = 1
+        held = dataclasses.replace(shape.contexts, reached=reached)
+        lines = draft._context_lines(shape._replace(contexts=held), METADATA)
+        assert ("  0.1 of rare as parents" in lines) == is_named
 
 
 def test_at_most_twelve_names_are_printed():

@@ -62,6 +62,27 @@ def test_macro_f1_is_the_mean_over_categories(pairs):
     assert metrics.macro_f1(values, labels) == pytest.approx(np.mean(each))
 
 
+def test_a_score_has_the_metrics_of_its_type():
+    values, labels = np.array([0.9, 0.5, 0.4, 0.2, 0.1]), np.array([1.0, 0.0, 1.0, 0.0, 0.0])
+    assert metrics.score(BOOLEAN, values, labels) == pytest.approx(
+        {"auroc": 5 / 6, "ap": 1 / 2 + 1 / 2 * 2 / 3, "accuracy": 3 / 5, "bias": 0.02}
+    )
+    found = metrics.score(CATEGORICAL, np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 1.0]))
+    assert found == pytest.approx({"accuracy": 2 / 3, "macro_f1": 2 / 3})
+
+
+def test_an_interval_is_one_of_the_leading_metric():
+    # Each draw has the one entity, with all its seeds.
+    rows, labels = np.zeros(3, np.uint32), np.array([1.0, 1.0, 0.0])
+    assert metrics.interval(NUMERICAL, rows, np.array([1.0, 3.0, 4.0]), labels) == (2.0, 2.0)
+    assert metrics.interval(BOOLEAN, rows, np.array([0.9, 0.1, 0.5]), labels) == (0.5, 0.5)
+
+
+def test_an_error_is_worth_more_when_it_is_less():
+    for metric in metrics.LEADING.values():
+        assert metrics.worth(metric, 2.0) == (-2.0 if "mae" in metric else 2.0)
+
+
 def test_errors_are_in_the_units_of_the_column():
     stats = {"std": 10.0, "mean": 100.0, "std_us": 86_400e6, "mean_us": 0.0}
     values = metrics.in_units(NUMERICAL, np.array([0.0, 1.0, -1.0]), stats)
@@ -191,6 +212,8 @@ def test_a_large_split_needs_fewer_draws():
     [
         (123.456, 0.0, 123.456), (123.456, 0.05, 123.5), (123.456, 0.1, 123.5),
         (123.456, 0.5, 123.0), (123.456, 1.0, 123.0), (123.456, 1.5, 120.0), (125.0, 10.0, 130.0),
+        # As a text of no decimals, to the even number.
+        (122.5, 1.0, 122.0), (123.5, 1.0, 124.0),
         (-125.0, 10.0, -130.0), (124.9, 10.0, 120.0), (12_345.0, 300.0, 12_000.0),
         (1e-12, 1e-9, 0.0), (-1e-12, 1e-9, 0.0), (-0.0, 0.0, 0.0), (-3.0, 100.0, 0.0),
     ],
@@ -227,6 +250,15 @@ def test_known_numbers_are_shown_as_a_store_shows_them():
     numbers = np.array([0.0, 1.0, 12.5, -7.0, 100_000.0])
     scores = ((metrics.to_scale(numbers, "log") - 3.0) / 1.5).astype(np.float32)
     assert metrics.as_stored(scores, log).tolist() == numbers.tolist()
+
+
+def test_a_number_has_as_many_digits_as_its_z_score_determines():
+    # The width is 2^-23 of the number, and more than 1e-7 from 0.839 on.
+    scores = np.array([0.8000001, 0.9000004], np.float32)
+    found = metrics.as_stored(scores, {"mean": 0.0, "std": 1.0})
+    assert found.tolist() == [0.8000001, 0.9]
+    third = metrics.as_stored(np.zeros(1, np.float32), {"mean": 1 / 3, "std": 1.0})
+    assert third.tolist() == [0.333333333333333]
 
 
 def test_a_task_without_a_known_category_is_refused():

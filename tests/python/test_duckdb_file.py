@@ -8,10 +8,11 @@ import tomllib
 from pathlib import Path
 
 import duckdb
+import pyarrow
 import pytest
 
 import headwater
-from headwater import _duckdb_file
+from headwater import _database, _duckdb_file
 from shop import SCHEMA, SQL_TASK
 
 TABLES = """
@@ -212,8 +213,9 @@ def test_a_file_that_cannot_be_opened_is_named(make, tmp_path):
         other.communicate(b"\n")
     damaged = tmp_path / "damaged.duckdb"
     damaged.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(headwater.DataError, match="DuckDB file .*damaged.duckdb: "):
+    with pytest.raises(headwater.DataError, match="DuckDB file .*damaged.duckdb: ") as caught:
         headwater.draft_schema(damaged)
+    assert "close the connections" not in str(caught.value)
     with pytest.raises(headwater.DataError, match="DuckDB file .*made.duckdb holds no table"):
         headwater.draft_schema(make("SELECT 1"))
 
@@ -246,6 +248,11 @@ def test_a_missing_library_is_named(monkeypatch, shop_file):
         ("VIEW v AS SELECT n, chance() AS r FROM t", r"chance\(\)"),
         ("VIEW v (n, r) AS SELECT n, 1 FROM t USING SAMPLE 5 ROWS", "USING SAMPLE"),
         ("TABLE v (n INT, r DOUBLE GENERATED ALWAYS AS ((1 + random())))", r"random\(\)"),
+        ("TABLE v (n INT, r TEXT GENERATED ALWAYS AS (concat(')', random())))", r"random\(\)"),
+        (
+            "VIEW v AS SELECT n, 'CREATE VIEW ' AS a, random() AS r, ' AS FROM' AS b FROM t",
+            r"random\(\)",
+        ),
     ],
 )
 def test_a_view_whose_rows_change_from_read_to_read_is_refused(make, tmp_path, definition, found):
@@ -286,3 +293,41 @@ def test_p6_a_view_that_reads_files_is_refused(make, tmp_path, rows):
     with pytest.raises(headwater.DataError, match="table 'v': .*a view may read no files"):
         prepared(path, {"n": "numerical"}, tmp_path / "v", table="v")
     assert prepared(path, {"n": "numerical"}, tmp_path / "t").root
+
+
+def test_a_file_is_read_by_one_thread_and_never_written(shop_file):
+    source = _duckdb_file.open_source(str(shop_file))
+    with pytest.raises(duckdb.Error, match="read-only"):
+        source._connection.execute("CREATE TABLE more (k INTEGER)")
+    names = ("threads", "autoinstall_known_extensions", "enable_external_access")
+    settings = ", ".join(f"current_setting('{name}')" for name in names)
+    assert source._connection.execute(f"SELECT {settings}").fetchone() == (1, False, False)
+    source.close()
+
+
+def test_a_stream_ends_its_connection_once_at_its_end_or_when_it_is_dropped():
+    rows = pyarrow.table({"n": [1, 2]}).to_batches(max_chunksize=1)
+    schema, ended = rows[0].schema, []
+
+    def stream(batches):
+        reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
+        return _database.stream(reader, lambda: ended.append(1), lambda error: KeyError(str(error)))
+
+    read = stream(rows)
+    assert read.schema == schema
+    assert read.read_all().to_pydict() == {"n": [1, 2]}
+    assert ended == [1]
+    del read
+    assert ended == [1]
+    dropped = stream(rows)
+    dropped.read_next_batch()
+    assert ended == [1]
+    del dropped
+    assert ended == [1, 1]
+
+    def failing():
+        yield rows[0]
+        raise RuntimeError("no more")
+
+    with pytest.raises(KeyError, match="no more"):
+        stream(failing()).read_all()

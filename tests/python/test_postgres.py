@@ -245,7 +245,7 @@ def test_a_view_that_fails_is_named_and_spoils_no_draft(database):
         CREATE VIEW wrong AS SELECT 1 / (k - k) AS quotient FROM t
     """)
     assert 'name = "t"' in headwater.draft_schema(address)
-    with pytest.raises(headwater.DataError, match="division by zero"):
+    with pytest.raises(headwater.DataError, match="table 'wrong': .*division by zero"):
         headwater.draft_schema(address, tables=["wrong"])
 
 
@@ -293,6 +293,17 @@ def test_a_view_may_call_what_depends_on_the_data_alone(database, tmp_path):
     columns = {"k": "identifier", "now()": "text", "m": "numerical", "since": "text"}
     schema = {"database": "x", "table": [{"name": "v", "key": "k", "columns": columns}]}
     assert headwater.prepare(address, schema, tmp_path / "v", dimension=8)["row_count"] > 0
+
+
+def test_names_with_quotes_are_read(database, tmp_path):
+    execute, address = database
+    execute("""
+        CREATE VIEW "it's" AS
+            SELECT n AS k, date '2024-01-01' + n AS "day's" FROM generate_series(1, 9) n
+    """)
+    columns = {"k": "identifier", "day's": "timestamp"}
+    row = prepared(address, columns, tmp_path / "db", name="it's").row("it's", index=0)
+    assert str(row["cells"]["day's"])[:10] == "2024-01-02"
 
 
 def test_an_empty_database_is_told(database):
@@ -373,6 +384,11 @@ def test_a_password_works_and_is_never_shown(server, database, tmp_path):
             "postgresql://h/shop?password=a%20b&connect_timeout=30",
             "postgresql://h/shop",
         ),
+        (
+            "postgresql://h/shop?application_name=a://b",
+            "postgresql://h/shop?application_name=a%3A%2F%2Fb&connect_timeout=30",
+            "postgresql://h/shop",
+        ),
     ],
 )
 def test_an_address_is_shown_without_its_password_and_waits_30_seconds(text, full, shown):
@@ -387,6 +403,13 @@ def test_an_address_is_shown_without_its_password_and_waits_30_seconds(text, ful
 def test_an_address_with_characters_that_could_be_of_a_password_is_refused(tail):
     with pytest.raises(headwater.InvalidArgument, match="special characters of a password with %"):
         _postgres.Address(f"postgresql://{tail}")
+
+
+def test_an_address_without_a_server_is_named_in_plain_words():
+    with pytest.raises(headwater.DataError, match="postgresql://ann@127.0.0.1:1/shop: ") as caught:
+        _postgres.open_source("postgresql://ann@127.0.0.1:1/shop")
+    assert "refused" in str(caught.value)
+    assert "[libpq]" not in str(caught.value)
 
 
 def test_a_message_has_no_form_of_a_password():

@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -316,6 +317,24 @@ def test_an_interrupted_engine_begins_no_query(tmp_path):
     engine.interrupt()
     with pytest.raises(KeyboardInterrupt):
         engine.query("SELECT 1")
+
+
+def test_a_running_query_of_an_engine_is_interrupted(tmp_path):
+    engine = _sql.Engine(None, tmp_path)
+    threading.Timer(0.5, engine.interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        engine.query("SELECT count(*) AS n FROM range(100000000000)").read_all()
+
+
+def test_an_engine_has_one_thread_and_loads_nothing(tmp_path):
+    connection = _sql.Engine(None, tmp_path)._connection
+    names = (
+        "threads", "python_enable_replacements", "autoinstall_known_extensions",
+        "autoload_known_extensions", "enable_external_access",
+    )  # fmt: skip
+    settings = ", ".join(f"current_setting('{name}')" for name in names)
+    found = connection.execute(f"SELECT {settings}").fetchone()
+    assert found == (1, False, False, False, False)
 
 
 def test_a_query_that_is_nested_too_deeply_is_a_schema_error(tmp_path, shop_folder):

@@ -166,6 +166,12 @@ def test_typed_columns_keep_their_types(tmp_path):
     ) == ["BIGINT BIGINT DOUBLE"]
 
 
+def test_a_table_with_a_quote_in_its_name_is_read(tmp_path):
+    table = pyarrow.table({"id": ["x"], "n": [1.0]})
+    source = {"things": table, 'the "best"': table}
+    assert read(source, tmp_path, "n", table='"the ""best"""') == ["1.0"]
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
