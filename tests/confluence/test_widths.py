@@ -318,6 +318,30 @@ def test_further_rows_have_aggregates_if_they_have_some_and_there_is_room(chosen
 
 
 @pytest.mark.parametrize(
+    ("reached", "count", "rows"),
+    [
+        # One page in half of the contexts, which an event refers to.
+        ([(PAGES, PARENT, 2, 1)], 50, "all"), ([(PAGES, PARENT, 2, 1)], 49, "near"),
+        # The pages are seeds, too, or the seeds refer to them: then they have theirs in any case.
+        ([(PAGES, PARENT, 2, 1), (PAGES, SEED, 0, 1)], 100, "near"),
+        ([(PAGES, PARENT, 2, 1), (PAGES, PARENT, 1, 1)], 100, "near"),
+        ([(PAGES, PARENT, 2, 1), (PAGES, SEED, 0, 1), (PAGES, PARENT, 1, 1)], 100, "near"),
+    ],
+)  # fmt: skip
+def test_aggregates_of_further_tables_are_for_half_of_the_contexts(
+    reached, count, rows, monkeypatch
+):
+    # That few contexts are large does not matter.
+    monkeypatch.setattr(contexts, "count", Site(few_have=1000).count)
+    metadata = METADATA | {"aggregates": [{"relation": PAGE}]}
+    roles = [Reached("history", 1, 1.0)] * len(RELATIONS)
+    growth = widths._Growth(config.Data(), metadata, RELATIONS, roles, lambda _: None)
+    probe = probe_of(reached=reached)
+    probe.reached[count:] = 0
+    assert widths._aggregates(growth, probe, [OWN], 400) == rows
+
+
+@pytest.mark.parametrize(
     ("hop", "parents", "referring", "are_few"),
     [
         (2, 4.0, 0, True), (2, 4.5, 0, False),
