@@ -429,6 +429,9 @@ def test_the_least_values_are_accepted():
             config.load(
                 None, [f"{name}={-1 if name in zeros else 0 if 'micro' not in name else -1}"]
             )
+    assert config.load(None, ["optimizer.clip_norm=1e-12"]).optimizer.clip_norm == 1e-12
+    with pytest.raises(config.ConfigError, match="at least 1e-12 for optimizer.clip_norm, found 0"):
+        config.load(None, ["optimizer.clip_norm=0"])
     masked = ["data.mask_share=0.1", "optimizer.mask_weight=0"]
     assert config.load(None, masked).optimizer.mask_weight == 0
 
@@ -516,6 +519,18 @@ def test_processes_of_a_run_may_differ_in_what_changes_no_batch_alone():
         "run.newer is 3, expected None",
     ]
     assert config.process_differences(ours, ours) == []
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "setting", "number"),
+    [
+        (32, "auto", 8), (18, "auto", 6), (11, "auto", 1), (7, "auto", 7), (1, "auto", 1),
+        (32, 16, 16), (32, 0, 0),
+    ],
+)  # fmt: skip
+def test_microbatches_are_at_most_8_equal_parts_unless_named(batch_size, setting, number):
+    settings = [f"data.batch_size={batch_size}", f"optimizer.microbatches={setting}"]
+    assert config.microbatches(config.load(None, settings)) == number
 
 
 def test_a_run_of_pools_has_no_tasks_unless_they_are_named():

@@ -43,8 +43,10 @@ SEEDS = 40
 class Site:
     """What contexts of the site hold, by their settings; `has` is how many rows a relation has."""
 
-    def __init__(self, **has):
-        self.cells_of_row = 4
+    def __init__(self, cells_of_row=4, few_have=0, **has):
+        self.cells_of_row = cells_of_row
+        # The cells that a quarter of the users have beside those of the others.
+        self.few_have = few_have
         self.aggregate_cells = 0
         self.has = {"country": 30, "own": 20, "page": 40, "click": 2, "note": 3, "label": 0}
         self.has |= has
@@ -77,6 +79,7 @@ class Site:
         add(PAGE, 3, own * min(named[PAGE], self.has["page"]))
         rows = 1 + 1 + own + children.sum(axis=(1, 2))
         wide = self.aggregate_cells if data.aggregates == "all" else 0
+        wide = wide + few * self.few_have
         cells = rows * self.cells_of_row + wide
         near = (children * (np.arange(7) <= horizon)).sum(axis=(1, 2)) + 2 + own
         return Contexts(
@@ -155,6 +158,53 @@ def test_a_row_of_each_history_has_room_even_if_it_is_more_than_was_asked_for(ch
     assert narrow.data.max_rows <= narrow.data.sequence_length
 
 
+def test_a_small_room_is_extended_for_two_rows_of_each_history(chosen):
+    # The user, the country, two events with their pages and two notes, and a quarter more.
+    assert chosen(32).data.sequence_length == 8 * 4 * 1.25
+    # An event with its page, and no second one.
+    narrow = chosen(8)
+    assert (narrow.data.sequence_length, narrow.width["events.user"]) == (4 * 4, 1)
+    # Four such rows of 8 cells would be more than three times what was asked for.
+    assert chosen(8, cells_of_row=8).data.sequence_length == 3 * 8
+    # Half of the contexts have to fit, not each of them.
+    assert chosen(8, few_have=40).data.sequence_length == 4 * 4
+
+
+def test_what_belongs_to_an_event_precedes_more_events(chosen):
+    # Room for 30 cells, and for 21 of the history with what belongs to it.
+    found = chosen(28, note=0, click=9)
+    assert found.data.sequence_length == 24
+    assert found.width["events.user"] == found.width["clicks.event"] == 1
+    # No more children of the country than events.
+    assert found.width["users.country"] == 1
+    # Where parents have no other children, the history has their room.
+    assert chosen(28, note=0, click=9, country=0, page=0).width["clicks.event"] == 3
+
+
+def test_a_context_may_fill_its_room_to_the_last_cell(chosen):
+    # 18 rows: the user, the country and its other user, two events with pages, 8 clicks, 3 notes.
+    found = chosen(18 * 4, click=9)
+    assert (found.width["events.user"], found.data.max_rows) == (2, 24)
+    assert chosen(18 * 4 - 1, click=9).width["events.user"] == 1
+
+
+def test_what_belongs_to_no_row_of_the_contexts_has_no_width(monkeypatch):
+    monkeypatch.setattr(contexts, "count", Site().count)
+    reached = [Reached("detail", 2, 1.0)] * len(RELATIONS)
+    growth = widths._Growth(config.Data(), METADATA, RELATIONS, reached, lambda _: None)
+    growth.grow([CLICK], 1000)
+    assert growth.widths == [0] * len(RELATIONS)
+    growth.grow([OWN, CLICK], 1000)
+    assert growth.widths[CLICK] == 2
+
+
+def test_few_large_contexts_count_as_twice_the_room(chosen):
+    # A quarter of the contexts fill twice the room, which leaves two thirds of it to the others.
+    site = {"few_have": 1000, "note": 0, "country": 0, "page": 0, "click": 0}
+    assert chosen(64, **site).width["events.user"] == 4
+    assert 4 * (2 + 2 * 4) <= 64 * 2 / 3 < 4 * (2 + 2 * 6)
+
+
 def test_labels_of_other_tasks_are_apart_and_own_ones_always_there(chosen):
     other = chosen(64, tasks=("shop/pays",), label=2)
     assert (other.role["returns labels.user"], other.width["returns labels.user"]) == ("labels", 0)
@@ -174,13 +224,15 @@ def test_a_seed_without_history_has_the_children_of_its_parents(chosen):
     assert found.width["users.country"] == 16
     assert sum(found.width.values()) == 16
     assert found.shape.without_room == []
+    # Or nothing but its parents, in the least limit of cells.
+    assert chosen(128, own=0, note=0, country=0).data.sequence_length == 8
 
 
 def probe_of(children=(), reached=()):
     """A probe of 100 contexts: (relation, hop, contexts) and (table, how, hop, rows of each)."""
     of_children = np.zeros((100, len(RELATIONS), 7), np.int64)
     for relation, hop, count in children:
-        of_children[:count, relation, hop] = 2
+        of_children[:count, relation, hop] = 1
     of_tables = np.zeros((100, len(NAMES), 3, 7), np.int64)
     for table, how, hop, rows in reached:
         of_tables[:, table, how, hop] = rows
@@ -266,6 +318,30 @@ def test_further_rows_have_aggregates_if_they_have_some_and_there_is_room(chosen
 
 
 @pytest.mark.parametrize(
+    ("reached", "count", "rows"),
+    [
+        # One page in half of the contexts, which an event refers to.
+        ([(PAGES, PARENT, 2, 1)], 50, "all"), ([(PAGES, PARENT, 2, 1)], 49, "near"),
+        # The pages are seeds, too, or the seeds refer to them: then they have theirs in any case.
+        ([(PAGES, PARENT, 2, 1), (PAGES, SEED, 0, 1)], 100, "near"),
+        ([(PAGES, PARENT, 2, 1), (PAGES, PARENT, 1, 1)], 100, "near"),
+        ([(PAGES, PARENT, 2, 1), (PAGES, SEED, 0, 1), (PAGES, PARENT, 1, 1)], 100, "near"),
+    ],
+)  # fmt: skip
+def test_aggregates_of_further_tables_are_for_half_of_the_contexts(
+    reached, count, rows, monkeypatch
+):
+    # That few contexts are large does not matter.
+    monkeypatch.setattr(contexts, "count", Site(few_have=1000).count)
+    metadata = METADATA | {"aggregates": [{"relation": PAGE}]}
+    roles = [Reached("history", 1, 1.0)] * len(RELATIONS)
+    growth = widths._Growth(config.Data(), metadata, RELATIONS, roles, lambda _: None)
+    probe = probe_of(reached=reached)
+    probe.reached[count:] = 0
+    assert widths._aggregates(growth, probe, [OWN], 400) == rows
+
+
+@pytest.mark.parametrize(
     ("hop", "parents", "referring", "are_few"),
     [
         (2, 4.0, 0, True), (2, 4.5, 0, False),
@@ -281,5 +357,7 @@ def test_other_children_of_many_parents_stay_out(hop, parents, referring, are_fe
     rows = np.zeros((2, len(NAMES), 3, 7))
     rows[0, PAGES, PARENT, hop - 1] = 2 * parents
     rows[0, EVENTS, CHILD, hop - 2] = 2 * referring
+    # Rows that refer to other parents do not count.
+    rows[0, NOTES, CHILD, hop - 2] = 500
     growth.contexts = dataclasses.replace(growth.contexts, reached=rows)
     assert growth.of_few_parents([PAGE]) == [PAGE] * are_few
