@@ -12,8 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::coordinator::{Coordinator, Outbox};
 use super::job::Job;
-use super::message::{Failure, JobEnd, Order, Report};
-use super::passes::Turn;
+use super::message::{Failure, JobEnd, Order, Report, Turn};
 use super::source::{Source, fold_portion};
 use super::worker::Worker;
 

@@ -58,6 +58,15 @@ pub enum JobEnd {
     Failed(ErrorKind),
 }
 
+/// How a pass ended for a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The next pass begins with these bytes.
+    Next(Vec<u8>),
+    /// The job has ended.
+    End(JobEnd),
+}
+
 /// The error of a worker, as a message carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

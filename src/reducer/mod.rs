@@ -49,8 +49,8 @@ pub use versions::FileVersion;
 pub mod wire {
     pub use super::coordinator::{Coordinator, Outbox};
     pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};
-    pub use super::message::{Failure, JobEnd, Order, Report};
+    pub use super::message::{Failure, JobEnd, Order, Report, Turn};
     pub use super::orders::LateOrder;
-    pub use super::passes::{PassWire, Turn};
+    pub use super::passes::PassWire;
     pub use super::worker::Worker;
 }

@@ -9,16 +9,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 
 use super::drive::{Event, Wire};
-use super::message::{JobEnd, Order, Report};
-
-/// How a pass ended for a rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The next pass begins with these bytes.
-    Next(Vec<u8>),
-    /// The job has ended.
-    End(JobEnd),
-}
+use super::message::{Order, Report};
 
 /// The wire of rank 0 in one of several passes.
 ///

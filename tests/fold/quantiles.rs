@@ -213,7 +213,7 @@ fn counts_of_few_and_of_all_bins_have_the_same_bits() {
     assert_eq!(whole.used().map(|(_, count)| count).sum::<u64>(), 150_000);
     assert!(!whole.same_bits(&parts[0]));
     // Without the bins of NULL, NaN and numbers outside.
-    let full = [&[0; 24][..], &[255; 8 << 16]].concat();
+    let full = [&[0; 24][..], &vec![255; 8 << 16]].concat();
     let mut full = pass.decode(&full).unwrap();
     full.merge(&whole);
     assert!(full.used().filter(|(bin, _)| *bin >= 3).all(|(_, count)| count == u64::MAX));
