@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from headwater._headwater import InvalidArgument, ReductionCore
+
+if TYPE_CHECKING:
+    from headwater._reduce_workers import Reduction
 
 Dtype = Literal["float64", "float32", "float16", "bfloat16"]
 
@@ -336,6 +341,70 @@ class TopJob(Job):
 
 
 @dataclasses.dataclass(frozen=True)
+class QuantilesJob(Job):
+    """The plan of one pass towards the exact quantiles of each column.
+
+    Rows of float64 need four passes over them, all others two; `quantiles` does them in one call.
+    The job without `known` is the first pass. When it is folded, `after` returns the next pass, a
+    job of its own over the same rows, and after the last one None.
+
+    The result, of the last pass only, has an element for each column, with the counts `nulls`,
+    `nans` and `numbers` (all others, infinities included), and `quantiles`, float64 [number of
+    quantiles], NaN in a column without numbers. It is the same for any order of the rows.
+
+    A fold needs 512 KiB for each column, and after the first pass for each quantile of a column
+    whose key begins with other bits; at most 512 MiB.
+
+    Args:
+        rows, columns, data, chunk_rows, dtype: As for `GramJob`.
+        at: The quantiles, as for `quantiles`.
+        known: What the passes before have found: `after` sets it.
+
+    Example:
+        >>> from headwater.reduce import QuantilesJob, Reduction, fold
+        >>> rows = np.array([[3], [1], [2], [5]], np.float32)
+        >>> job = QuantilesJob(rows=4, columns=1, data="four rows", at=[0.5, 1])
+        >>> while job is not None:
+        ...     reduction = Reduction(job)
+        ...     _ = reduction.receive(fold(job, 0, rows))
+        ...     job = job.after(reduction)
+        >>> reduction.result()["quantiles"]
+        array([[2., 5.]])
+    """
+
+    at: Sequence[float | str] | float | str = dataclasses.field(kw_only=True)
+    known: bytes = dataclasses.field(default=b"", kw_only=True)
+
+    statistic = "quantiles"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", _decimals(self.at))
+        super().__post_init__()
+
+    def after(self, reduction: Reduction) -> QuantilesJob | None:
+        """Returns the next pass, from the complete reduction of this one; None after the last.
+
+        Raises:
+            InvalidArgument: Rows are missing, or the reduction is of another job.
+            DataError: The rows are not those of the passes before.
+        """
+        job = reduction.job
+        own = job.job if isinstance(job, PartitionedJob) else job
+        if own != self:
+            raise InvalidArgument(
+                f"expected the reduction of this job, found that of {job!r}; call `after` of the "
+                "job that was folded"
+            )
+        known = reduction._core.next()
+        return None if known is None else dataclasses.replace(self, known=known)
+
+    def _result(self, core: ReductionCore) -> npt.NDArray[Any]:
+        counts = [(name, COUNT) for name in ("nulls", "nans", "numbers")]
+        fields = np.dtype([*counts, ("quantiles", NUMBER, (len(self.at),))])  # type: ignore[arg-type]
+        return np.frombuffer(core.whole(), fields).copy()
+
+
+@dataclasses.dataclass(frozen=True)
 class PartitionedJob:
     """The plan of a statistic of rows in parts, such as files, row groups or partitions.
 
@@ -500,14 +569,33 @@ def _as_bytes(name: str, given: npt.ArrayLike, dtype: str, columns: int) -> npt.
 def _numbers(name: str, given: Any) -> tuple[float, ...]:
     """Returns one number, or a list of them, as a tuple."""
     try:
-        numbers = np.atleast_1d(np.asarray(given, np.float64))
+        found = np.atleast_1d(np.asarray(given, np.float64))
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"expected {name} as numbers, found {given!r}: {error}") from error
-    if numbers.ndim != 1:
+    if found.ndim != 1:
         raise InvalidArgument(
-            f"expected {name} as a list of numbers, found the shape {numbers.shape}"
+            f"expected {name} as a list of numbers, found the shape {found.shape}"
         )
-    return tuple(numbers.tolist())
+    return tuple(found.tolist())
+
+
+def _decimals(given: Any) -> tuple[str, ...]:
+    """Returns one number from 0 to 1, or a list of them, exactly as they are written."""
+    single = isinstance(given, str | numbers.Real | Decimal) or np.ndim(given) == 0
+    return tuple(_decimal(one) for one in ([given] if single else given))
+
+
+def _decimal(given: Any) -> str:
+    if isinstance(given, str | Decimal) or (
+        isinstance(given, numbers.Integral) and not isinstance(given, bool)
+    ):
+        return str(given)
+    if isinstance(given, numbers.Real) and not isinstance(given, bool):
+        # The shortest decimal with this value: of 0.1 it is 0.1.
+        return repr(float(given))
+    raise InvalidArgument(
+        f"expected quantiles as numbers from 0 to 1, such as 0.99, found {given!r}"
+    )
 
 
 def _form_of(name: str, given: Any) -> tuple[str, tuple[int, ...]]:

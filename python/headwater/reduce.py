@@ -1,10 +1,10 @@
 """Statistics of rows in Python, with the same bits for any workers.
 
 One call folds an array or files: `gram`, `cross`, `moments`, `exact`, `histogram`, `exponents`,
-`distinct` and `top`. To share the rows among processes, make a job, such as `GramJob`: it
-describes rows that are folded in chunks of one size. Workers each fold consecutive rows and return
-portions, which are bytes. A reduction receives the portions, in any order and also more than once,
-until no row is missing. A `PartitionedJob` has parts of any length in place of rows, and a
+`distinct`, `top` and `quantiles`. To share the rows among processes, make a job, such as `GramJob`:
+it describes rows that are folded in chunks of one size. Workers each fold consecutive rows and
+return portions, which are bytes. A reduction receives the portions, in any order and also more than
+once, until no row is missing. A `PartitionedJob` has parts of any length in place of rows, and a
 `SumJob` arrays that the caller has computed.
 
 `fold` and `merge` do this as pure functions, for engines such as Dask, Ray, Spark and Beam.
@@ -37,6 +37,7 @@ from headwater._reduce_jobs import (
     Job,
     MomentsJob,
     PartitionedJob,
+    QuantilesJob,
     SumJob,
     TopJob,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "MomentsJob",
     "PartWorker",
     "PartitionedJob",
+    "QuantilesJob",
     "Reduction",
     "Result",
     "SumJob",
@@ -68,6 +70,7 @@ __all__ = [
     "histogram",
     "merge",
     "moments",
+    "quantiles",
     "shifts",
     "top",
 ]
@@ -364,6 +367,49 @@ def top(
     return _folded(job, x, threads)
 
 
+def quantiles(
+    x: Rows,
+    at: float | str | Sequence[float | str],
+    *,
+    chunk_rows: int = 4096,
+    threads: int | None = None,
+) -> Result:
+    """Returns the exact quantiles of each column, by passes over the rows: two, or four of float64.
+
+    The quantile q of n numbers is the least of them that at least q n of them do not exceed, as
+    `numpy.quantile` has it with `method="inverted_cdf"`; of 0 it is the least number. Numbers are
+    in their total order: -0 is below +0, infinities are at the ends. NaN and NULL are counted, and
+    are not among the n. No row is kept: a pass needs 512 KiB for each column, and after the first
+    one for each quantile of a column.
+
+    Args:
+        x: The rows, as for `gram`.
+        at: The quantiles, from 0 to 1. Each is the decimal number that is written, without
+            rounding: of a float its `repr`; a text, such as "0.999", can have more digits.
+        chunk_rows: As for `gram`; it changes no bit.
+        threads: As for `gram`.
+
+    Returns:
+        An array with an element for each column, whose fields `QuantilesJob` describes; and the
+        digest.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
+        LimitExceeded: There are too many columns and quantiles for one pass.
+        DataError: The rows have changed between two passes.
+
+    Example:
+        >>> quantiles([[1.0], [7.0], [6.0], [2.0]], at=[0, 0.5, 0.9]).value["quantiles"]
+        array([[1., 2., 7.]])
+    """
+    x = _opened(x)
+    job: QuantilesJob | None = QuantilesJob(**_form(x, chunk_rows), at=at)
+    while job is not None:
+        reduction = _reduced(job, x, threads)
+        job = job.after(reduction)
+    return Result(reduction.result(), reduction.digest)
+
+
 def shifts(x: Rows) -> list[float]:
     """Returns the median of each column's finite numbers among the first 1,024 rows.
 
@@ -413,6 +459,14 @@ def _form_of_y(y: Matrix | npt.NDArray[Any] | None) -> dict[str, Any]:
 
 
 def _folded(job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **others: Any) -> Result:
+    """Folds all rows of a job, and returns its result."""
+    reduction = _reduced(job, x, threads, **others)
+    return Result(reduction.result(), reduction.digest)
+
+
+def _reduced(
+    job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **others: Any
+) -> Reduction:
     """Folds all rows of a job."""
     reduction = Reduction(job)
     given = {name: of for name, of in others.items() if of is not None}
@@ -427,7 +481,7 @@ def _folded(job: Job, x: Matrix | npt.NDArray[Any], threads: int | None, **other
         else:
             worker.push(x, **given)
         reduction.receive(worker.portion())
-    return Result(reduction.result(), reduction.digest)
+    return reduction
 
 
 def _parts(

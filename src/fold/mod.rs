@@ -20,7 +20,9 @@ pub mod tree;
 /// The version of the rules in `FORMAT.md`; every job and partial carries it.
 pub const FORMAT_VERSION: u64 = 1;
 
-pub use columns::{ColumnMoments, Distinct, End, Exact, ExponentHistogram, Histogram, TopRows};
+pub use columns::{
+    ColumnMoments, Distinct, End, Exact, ExponentHistogram, Fraction, Histogram, Quantiles, TopRows,
+};
 pub use gram::{Cross, Gram};
 pub use moments::{Moments, ZScore, rounded_to_width};
 pub use node::Node;

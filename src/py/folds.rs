@@ -9,17 +9,19 @@ use super::Whole;
 use super::arguments::{Arguments, one_of};
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
+use crate::fold::columns::{ColumnQuantiles, Refined};
 use crate::fold::statistic::TryClone;
 use crate::fold::sums::Width;
 use crate::fold::{
     ArraySums, ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram,
-    Statistic, TopRows,
+    Quantiles, Statistic, TopRows,
 };
 use crate::matrix::{Element, Matrix, Numbers, check_columns};
 use crate::plan::Plan;
 use crate::process::pool;
 use crate::reducer::{
     Arrays, Begun, Form, Job, OfArrays, OfRows, Reduction, Settings, Stream, fold_portion,
+    quantile_width,
 };
 
 /// The types of numbers, by their names in NumPy.
@@ -72,14 +74,28 @@ pub(super) trait AnyReduction: Send {
     /// The rows that are missing: for each range the first row, and the end.
     fn missing(&self) -> Vec<(u64, u64)>;
     fn is_complete(&self) -> bool;
-    /// Returns the partial of all rows as bytes.
+    /// Returns the partial of all rows as bytes; of quantiles, the result.
     fn whole(&self) -> Result<Vec<u8>>;
+    /// Returns what the next pass over the rows begins with; none after the last.
+    fn next(&self) -> Result<Option<Vec<u8>>>;
     /// Returns the numbers of the result that are not in the bytes of the partial.
     fn figures(&self) -> Result<Vec<f64>>;
 }
 
 /// A statistic whose results Python shows.
 trait Shown: Statistic<Partial: Send + TryClone> + Send + Sync + 'static {
+    /// Returns the bytes of the result, whose digest is that of the result.
+    fn whole(&self, whole: &Self::Partial) -> Result<Vec<u8>> {
+        let mut bytes = reserve(self.partial_bytes())?;
+        self.write(whole, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Returns what the next pass over the rows begins with; none after the last.
+    fn next(&self, _: &Self::Partial) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
     /// Returns the numbers that a result has besides those of the partial.
     fn figures(&self, _: &Self::Partial) -> Result<Vec<f64>> {
         Ok(Vec::new())
@@ -121,6 +137,20 @@ impl Shown for Distinct {
     /// The estimate of each column.
     fn figures(&self, registers: &Self::Partial) -> Result<Vec<f64>> {
         Ok(self.estimates(registers))
+    }
+}
+
+impl Shown for Quantiles {
+    /// The counts and the quantiles of each column.
+    fn whole(&self, counts: &Self::Partial) -> Result<Vec<u8>> {
+        Ok(ColumnQuantiles::encode(&self.found(counts)?))
+    }
+
+    fn next(&self, counts: &Self::Partial) -> Result<Option<Vec<u8>>> {
+        Ok(match self.refine(counts)? {
+            Refined::Next(next) => Some(next.known()),
+            Refined::Found(_) => None,
+        })
     }
 }
 
@@ -224,10 +254,11 @@ impl<S: Shown> AnyReduction for Reduction<S> {
     }
 
     fn whole(&self) -> Result<Vec<u8>> {
-        let whole = self.whole()?;
-        let mut bytes = reserve(self.statistic().partial_bytes())?;
-        self.statistic().write(&whole, &mut bytes);
-        Ok(bytes)
+        self.statistic().whole(&self.whole()?)
+    }
+
+    fn next(&self) -> Result<Option<Vec<u8>>> {
+        self.statistic().next(&self.whole()?)
     }
 
     fn figures(&self) -> Result<Vec<f64>> {
@@ -347,6 +378,12 @@ pub(super) fn open(fields: &Bound<'_, PyDict>) -> PyResult<Box<dyn AnyJob>> {
         Histogram::NAME => {
             let edges: Vec<f64> = fields.0.get("edges")?;
             fields.of_x(x, Histogram::of_all(x.0, &edges)?)
+        }
+        Quantiles::NAME => {
+            let at: Vec<String> = fields.0.get("at")?;
+            let at = at.iter().map(|at| at.parse()).collect::<Result<_>>()?;
+            let known: Vec<u8> = fields.0.get("known")?;
+            fields.of_x(x, Quantiles::new(x.0, quantile_width(x.1), at)?.after(&known)?)
         }
         Exact::NAME => fields.of_x(x, Exact::new(x.0)?),
         ExponentHistogram::NAME => fields.of_x(x, ExponentHistogram::new(x.0)?),

@@ -272,6 +272,12 @@ impl ReductionCore {
         to_bytes(py, &whole)
     }
 
+    /// Returns what the next pass over the rows begins with; none after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let next = self.with(py, |reduction| reduction.next())?;
+        next.map(|known| to_bytes(py, &known)).transpose()
+    }
+
     /// Returns the numbers of the result that are not in the bytes of the partial.
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let figures = self.with(py, |reduction| reduction.figures())?;

@@ -11,8 +11,8 @@ use crate::fold::columns::NumberedRows;
 use crate::fold::gram::{Chunk, Rectangle, Triangle};
 use crate::fold::statistic::TryClone;
 use crate::fold::{
-    ColumnMoments, Cross, Distinct, Exact, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
-    Values,
+    ColumnMoments, Cross, Distinct, Exact, ExponentHistogram, Gram, Histogram, Quantiles,
+    Statistic, TopRows, Values,
 };
 use crate::matrix::{Element, Matrix, Numbers};
 
@@ -199,7 +199,7 @@ macro_rules! of_x_alone {
     )*};
 }
 
-of_x_alone!(ColumnMoments, Exact, Histogram, ExponentHistogram, Distinct, TopRows);
+of_x_alone!(ColumnMoments, Exact, Histogram, ExponentHistogram, Distinct, Quantiles, TopRows);
 
 impl OfArrays for Gram {
     fn leaves_of_arrays(

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::coordinator::{Coordinator, Outbox};
 use super::job::Job;
-use super::message::{Failure, JobEnd, Order, Report};
+use super::message::{Failure, JobEnd, Order, Report, Turn};
 use super::source::{Source, fold_portion};
 use super::worker::Worker;
 
@@ -272,7 +272,8 @@ fn deliver(outbox: Outbox, local: &mut LocalWorker<'_>, wire: &mut dyn Wire) -> 
     Ok(())
 }
 
-/// Folds the orders of rank 0 until the job ends; returns how it ended.
+/// Folds the orders of rank 0 until the pass or the job ends; returns how it ended. `known` is what the pass
+/// began with, nothing for the first.
 ///
 /// When `source` is the error of opening it, reports that error to rank 0.
 ///
@@ -280,15 +281,16 @@ fn deliver(outbox: Outbox, local: &mut LocalWorker<'_>, wire: &mut dyn Wire) -> 
 /// Those of the wire, and `Shutdown` when rank 0 dies.
 pub fn work<S: Source>(
     source: Result<(Job, S)>,
+    known: &[u8],
     wire: &mut dyn Wire,
     environment: &Environment<'_>,
-) -> Result<JobEnd> {
+) -> Result<Turn> {
     let stop = AtomicBool::new(false);
     let ended = match &source {
         Ok((job, source)) => thread::scope(|scope| {
             let mut local = match LocalWorker::new(scope, job, source, environment.cpu, &stop) {
                 Ok(local) => local,
-                Err(error) => return fail(&error, wire),
+                Err(error) => return fail(&error, wire).map(Turn::End),
             };
             wire.send(0, local.worker.begin((environment.now)()))?;
             let mut has_reported = false;
@@ -305,7 +307,11 @@ pub fn work<S: Source>(
                     Some(Event::Lost(_)) | None => {}
                 }
                 if let Some(end) = local.worker.end() {
-                    return Ok(end);
+                    return Ok(Turn::End(end));
+                }
+                // Rank 0 repeats what this pass began with when it hears late from the pass before.
+                if let Some(next) = local.worker.take_next().filter(|next| next != known) {
+                    return Ok(Turn::Next(next));
                 }
                 if let Some(report) = local.step((environment.now)(), pause)? {
                     wire.send(0, report)?;
@@ -317,8 +323,11 @@ pub fn work<S: Source>(
                 }
             }
         }),
-        Err(error) => fail(error, wire),
+        Err(error) => fail(error, wire).map(Turn::End),
     }?;
+    if matches!(ended, Turn::Next(_)) {
+        return Ok(ended);
+    }
     wire.send(0, Report::Leaving.encode())?;
     let until = (environment.now)() + SHUTDOWN_MAX;
     while (environment.now)() < until {

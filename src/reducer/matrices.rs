@@ -10,14 +10,14 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use crate::bytes::Digest;
 use crate::error::{Error, Result};
-use crate::fold::columns::NumberedRows;
+use crate::fold::columns::{KeyWidth, NumberedRows};
 use crate::fold::gram::{Chunk, Rectangle, Triangle};
 use crate::fold::statistic::leaves;
 use crate::fold::{
-    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Statistic,
-    TopRows,
+    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Quantiles,
+    Statistic, TopRows,
 };
-use crate::matrix::{Matrix, Numbers, RowsHasher};
+use crate::matrix::{Element, Matrix, Numbers, RowsHasher};
 use crate::plan::Setting;
 use crate::stamp::Stamp;
 
@@ -176,11 +176,28 @@ of_rows_without_numbers! {
     "distinct": Distinct, |distinct: &Self| {
         vec![("precision", u64::from(distinct.precision()).into())]
     };
+    "quantiles": Quantiles, quantiles_of;
 }
 
 /// Returns the digest of the bits of numbers, as a setting.
 fn bits_of(numbers: &[f64]) -> Setting {
     Digest::of(bytemuck::cast_slice(numbers)).0.into()
+}
+
+/// Returns the width of the keys of the numbers of a matrix.
+#[must_use]
+pub fn quantile_width(element: Element) -> KeyWidth {
+    if element == Element::F64 { KeyWidth::Wide } else { KeyWidth::Narrow }
+}
+
+/// Returns the settings of a pass: the quantiles, its number, and the digest of what it knows.
+fn quantiles_of(pass: &Quantiles) -> Settings {
+    let at: Vec<String> = pass.at().iter().map(ToString::to_string).collect();
+    vec![
+        ("at", at.join(" ").as_str().into()),
+        ("pass", u64::from(pass.pass()).into()),
+        ("known", Digest::of(&pass.known()).0.into()),
+    ]
 }
 
 /// Returns the setting of the edges that all columns have, or of those of each column.

@@ -43,6 +43,8 @@ pub enum Order {
         /// The cursor of the worker when it has folded them.
         cursor: WorkerCursor,
     },
+    /// The pass over the rows has ended; the next one is that of these bytes.
+    Next(Vec<u8>),
     /// The job has ended.
     End(JobEnd),
 }
@@ -54,6 +56,15 @@ pub enum JobEnd {
     Done,
     /// An error of this kind ended it; rank 0 has reported it.
     Failed(ErrorKind),
+}
+
+/// How a pass ended for a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The next pass begins with these bytes.
+    Next(Vec<u8>),
+    /// The job has ended.
+    End(JobEnd),
 }
 
 /// The error of a worker, as a message carries it.
@@ -85,6 +96,7 @@ const FAILED: u8 = 3;
 const LEAVING: u8 = 4;
 const FOLD: u8 = 5;
 const END: u8 = 6;
+const NEXT: u8 = 7;
 
 /// The length of the digest at the end of a report.
 const DIGEST_BYTES: usize = 16;
@@ -175,6 +187,7 @@ impl Order {
                 cursor.put(&mut bytes);
                 bytes
             }
+            Self::Next(known) => [&[NEXT], &known[..]].concat(),
             Self::End(JobEnd::Done) => vec![END, 0],
             Self::End(JobEnd::Failed(kind)) => vec![END, code_of(*kind)],
         }
@@ -189,6 +202,7 @@ impl Order {
             [FOLD, fields @ ..] if fields.len() == 16 + WorkerCursor::BYTES => range_at(fields, 0)
                 .zip(WorkerCursor::read(&fields[16..]))
                 .map(|(chunks, cursor)| Self::Fold { chunks, cursor }),
+            [NEXT, known @ ..] => Some(Self::Next(known.to_vec())),
             [END, 0] => Some(Self::End(JobEnd::Done)),
             &[END, code] => kind_of(code).map(|kind| Self::End(JobEnd::Failed(kind))),
             _ => None,

@@ -16,6 +16,7 @@ mod matrices;
 mod message;
 mod orders;
 mod own_rows;
+mod passes;
 mod policy;
 mod portion;
 mod reduction;
@@ -31,7 +32,9 @@ pub use checkpoints::{Checkpoints, Resumed};
 pub use cursor::WorkerCursor;
 pub use job::{Blocks, Job, Settings};
 pub use leaves::leaf_portion;
-pub use matrices::{CrossOfMatrices, OfMatrix, OfRows, moments_near, moments_of_files};
+pub use matrices::{
+    CrossOfMatrices, OfMatrix, OfRows, moments_near, moments_of_files, quantile_width,
+};
 pub use own_rows::OwnRows;
 pub use policy::Policy;
 pub use portion::{Arrived, ArrivedNode, NodePartial, Portion};
@@ -46,7 +49,8 @@ pub use versions::FileVersion;
 pub mod wire {
     pub use super::coordinator::{Coordinator, Outbox};
     pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};
-    pub use super::message::{Failure, JobEnd, Order, Report};
+    pub use super::message::{Failure, JobEnd, Order, Report, Turn};
     pub use super::orders::LateOrder;
+    pub use super::passes::PassWire;
     pub use super::worker::Worker;
 }

@@ -20,6 +20,8 @@ pub struct Worker {
     /// The time of the last report, in milliseconds.
     last_report_at: u64,
     patience: u64,
+    /// What the next pass begins with.
+    next: Option<Vec<u8>>,
     end: Option<JobEnd>,
 }
 
@@ -37,6 +39,7 @@ impl Worker {
             folding: None,
             last_report_at: 0,
             patience,
+            next: None,
             end: None,
         })
     }
@@ -53,6 +56,10 @@ impl Worker {
     /// `Corrupt` when the message is not an order, or has chunks that the job does not have.
     pub fn hear(&mut self, message: &[u8]) -> Result<()> {
         match Order::decode(message)? {
+            Order::Next(known) => {
+                self.next = Some(known);
+                self.waiting.clear();
+            }
             Order::End(end) => {
                 self.end = Some(end);
                 self.waiting.clear();
@@ -95,6 +102,11 @@ impl Worker {
         let is_idle = self.folding.is_none() && self.waiting.is_empty() && self.end.is_none();
         (is_idle && now.saturating_sub(self.last_report_at) > self.patience)
             .then(|| self.begin(now))
+    }
+
+    /// What the next pass begins with, when this pass has ended.
+    pub fn take_next(&mut self) -> Option<Vec<u8>> {
+        self.next.take()
     }
 
     /// How the job ended; `None` while it runs.

@@ -36,6 +36,11 @@ impl Cells {
         places.map(|at| (!self.nulls[at]).then_some(self.numbers.wide[at])).collect()
     }
 
+    /// Whether the numbers have 64 bits.
+    pub(crate) fn are_wide(&self) -> bool {
+        matches!(self.numbers.values(), Values::F64(_))
+    }
+
     /// Some of the rows.
     pub(crate) fn part(&self, rows: Range<usize>) -> Rows<'_> {
         let (count, places) = (rows.len(), rows.start * self.columns..rows.end * self.columns);

@@ -44,6 +44,54 @@ fn powers(column: &[Option<f64>], shift: f64, chunk_rows: usize) -> [u64; 4] {
     })
 }
 
+/// The key of a number, of 32 or of 64 bits.
+fn key(value: f64, is_wide: bool) -> u64 {
+    let bits = (value as f32).to_bits();
+    let narrow = if value.is_sign_negative() { !bits } else { bits | 1 << 31 };
+    if is_wide { place(value) } else { u64::from(narrow) }
+}
+
+/// A pass of quantiles: for each column its open prefixes, in order.
+pub(crate) fn quantiles(
+    columns: &[Column],
+    is_wide: bool,
+    (pass, prefixes): (u32, &[Vec<u64>]),
+) -> Vec<u8> {
+    let below = (if is_wide { 64 } else { 32 }) - 16 * pass;
+    let mut words = Vec::new();
+    for (column, prefixes) in columns.iter().zip(prefixes) {
+        let keys: Vec<u64> = column
+            .iter()
+            .flatten()
+            .filter(|value| !value.is_nan())
+            .map(|value| key(*value, is_wide) >> below)
+            .collect();
+        let is_open = |key: &&u64| prefixes.contains(&(**key >> 16));
+        let outside = keys.iter().filter(|key| !is_open(key)).count() as u64;
+        words.extend([nulls(column), count(column, f64::is_nan), outside]);
+        for prefix in prefixes {
+            let mut counts = vec![0; 1 << 16];
+            for key in keys.iter().filter(|key| **key >> 16 == *prefix) {
+                counts[(key % (1 << 16)) as usize] += 1;
+            }
+            words.extend(counts);
+        }
+    }
+    bytes(words)
+}
+
+/// The number of a rank from 1 in the total order, and the beginning of its key that `digits` digits are.
+pub(crate) fn of_rank(column: &[Option<f64>], rank: u64) -> Option<f64> {
+    let mut numbers: Vec<f64> = column.iter().flatten().copied().filter(|v| !v.is_nan()).collect();
+    numbers.sort_by_key(|value| place(*value));
+    numbers.get(usize::try_from(rank.checked_sub(1)?).ok()?).copied()
+}
+
+/// The first `digits` times 16 bits of the key of a number.
+pub(crate) fn prefix(value: f64, is_wide: bool, digits: u32) -> u64 {
+    key(value, is_wide) >> ((if is_wide { 64 } else { 32 }) - 16 * digits)
+}
+
 pub(crate) fn moments(columns: &[Column], shifts: &[f64], chunk_rows: usize) -> Vec<u8> {
     let words = columns.iter().zip(shifts).flat_map(|(column, &shift)| {
         let numbers = || column.iter().flatten().filter(|value| !value.is_nan());

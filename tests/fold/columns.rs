@@ -1,12 +1,12 @@
 //! The statistics of columns: the bytes of the twin whatever the chunks, the order and the threads.
 
 use headwater::ErrorKind;
-use headwater::fold::columns::{ColumnSummary, ExactSummary, NumberedRows};
+use headwater::fold::columns::{ColumnSummary, ExactSummary, KeyWidth, NumberedRows};
 use headwater::fold::gram::Chunk;
 use headwater::fold::statistic::leaves;
 use headwater::fold::{
-    ColumnMoments, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Node, Partial, Rows,
-    Statistic, TopRows, Tree,
+    ColumnMoments, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Node, Partial,
+    Quantiles, Rows, Statistic, TopRows, Tree,
 };
 use headwater::random::{Purpose, Stream};
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn order(count: usize, seed: u64) -> Vec<usize> {
 }
 
 /// The bytes of the whole, by the tree: the leaves were bytes for a while, and come in any order.
-fn by_tree<S: Statistic>(statistic: &S, leaves: &[S::Partial], seed: u64) -> Vec<u8> {
+pub(crate) fn by_tree<S: Statistic>(statistic: &S, leaves: &[S::Partial], seed: u64) -> Vec<u8> {
     let mut tree = Tree::new(leaves.len() as u64);
     for chunk in order(leaves.len(), seed) {
         let leaf = statistic.decode(&statistic.encode(&leaves[chunk])).unwrap();
@@ -38,7 +38,7 @@ fn by_tree<S: Statistic>(statistic: &S, leaves: &[S::Partial], seed: u64) -> Vec
 }
 
 /// The bytes of the whole, by no tree at all: any two of what is left are merged, either way round.
-fn anyhow<S: Statistic>(statistic: &S, leaves: &[S::Partial], seed: u64) -> Vec<u8> {
+pub(crate) fn anyhow<S: Statistic>(statistic: &S, leaves: &[S::Partial], seed: u64) -> Vec<u8> {
     let decode = |leaf: &S::Partial| statistic.decode(&statistic.encode(leaf)).unwrap();
     let mut left: Vec<S::Partial> = leaves.iter().map(decode).collect();
     let mut random = Stream::new(seed, Purpose::Demo, [9, 0, 0]);
@@ -50,12 +50,12 @@ fn anyhow<S: Statistic>(statistic: &S, leaves: &[S::Partial], seed: u64) -> Vec<
     statistic.encode(&left[0])
 }
 
-fn columns(cells: &Cells) -> Vec<Vec<Option<f64>>> {
+pub(crate) fn columns(cells: &Cells) -> Vec<Vec<Option<f64>>> {
     (0..cells.columns).map(|column| cells.column(column)).collect()
 }
 
 /// A statistic that takes rows as they are, over the chunks of some cells, by two threads.
-fn leaves_of<S>(statistic: &S, cells: &Cells, chunk_rows: usize) -> Vec<S::Partial>
+pub(crate) fn leaves_of<S>(statistic: &S, cells: &Cells, chunk_rows: usize) -> Vec<S::Partial>
 where
     S: for<'a> Statistic<Chunk<'a> = Rows<'a>, Partial: Send> + Sync,
 {
@@ -432,6 +432,8 @@ fn p6_partials_of_other_bits_are_told_apart() {
     differ(&Histogram::new(vec![vec![2.5]]).unwrap(), &one, &other);
     differ(&ExponentHistogram::new(1).unwrap(), &one, &rows(&[1.0, 4.0]));
     differ(&Distinct::new(1, 14).unwrap(), &one, &other);
+    let at = vec!["0.5".parse().unwrap()];
+    differ(&Quantiles::new(1, KeyWidth::Wide, at).unwrap(), &one, &rows(&[1.0, 2.25]));
     let top = TopRows::new(1, 0, 2, End::Largest).unwrap();
     let numbered = |rows| NumberedRows { first: 0, rows };
     differ(&top, &numbered(one), &numbered(other));

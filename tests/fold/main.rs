@@ -10,6 +10,7 @@ mod exact;
 mod forms;
 mod kernels;
 mod numbers;
+mod quantiles;
 mod sums;
 mod tree;
 mod twin;

@@ -77,6 +77,7 @@ fn chunks_of(outbox: &Outbox, rank: u32) -> Vec<Range<u64>> {
         assert_eq!(*other, rank);
         match order {
             Order::Fold { chunks, .. } => chunks.clone(),
+            Order::Next(known) => panic!("{known:?}"),
             Order::End(end) => panic!("{end:?}"),
         }
     });

@@ -5,12 +5,12 @@
 
 use std::fs;
 
-use headwater::fold::columns::NumberedRows;
+use headwater::fold::columns::{KeyWidth, NumberedRows};
 use headwater::fold::gram::Chunk;
 use headwater::fold::sums::Width;
 use headwater::fold::{
     ArraySums, ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram,
-    Node, Partial, Rows, Statistic, TopRows, Tree,
+    Node, Partial, Quantiles, Rows, Statistic, TopRows, Tree,
 };
 use headwater::plan::Plan;
 use headwater::reducer::{FileVersion, Job, Portion, Sourced};
@@ -123,6 +123,11 @@ fn good() -> Vec<Case> {
     let histogram = Histogram::new(vec![vec![0.0, 1.0, 3.0], vec![-1.0]]).unwrap();
     let (exact, exponents) =
         (Exact::new(COLUMNS).unwrap(), ExponentHistogram::new(COLUMNS).unwrap());
+    // The second pass: column 0 has no number, and one of column 1 has the prefix of 12.
+    let at = vec!["0.5".parse().unwrap()];
+    let known = [2, 0, 0, 0, 0, 18, 12_f64.to_bits() >> 48 | 1 << 15, 1, 1];
+    let quantiles = Quantiles::new(COLUMNS, KeyWidth::Wide, at).unwrap();
+    let quantiles = quantiles.after(&known.map(u64::to_le_bytes).concat()).unwrap();
     let distinct = Distinct::new(COLUMNS, 4).unwrap();
     let top = TopRows::new(COLUMNS, 1, 3, End::Largest).unwrap();
     let parts = Job::of_parts(plan("moments"), 11, CHUNK_ROWS).unwrap();
@@ -139,6 +144,7 @@ fn good() -> Vec<Case> {
         case("exact", &CHUNKS, &exact, |range| exact.leaf(&rows(&range)).unwrap()),
         case("histogram", &CHUNKS, &histogram, |range| histogram.leaf(&rows(&range)).unwrap()),
         case("exponents", &[6], &exponents, |range| exponents.leaf(&rows(&range)).unwrap()),
+        case("quantiles", &[1], &quantiles, |range| quantiles.leaf(&rows(&range)).unwrap()),
         case("distinct", &CHUNKS, &distinct, |range| distinct.leaf(&rows(&range)).unwrap()),
         case("top", &CHUNKS, &top, |range| {
             top.leaf(&NumberedRows { first: range.start, rows: rows(&range) }).unwrap()

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use headwater::fold::columns::KeyWidth;
 use headwater::fold::gram::Triangle;
 use headwater::fold::{
-    ColumnMoments, Exact, ExponentHistogram, Gram, Histogram, Node, Partial, Rows, Statistic,
-    Values,
+    ColumnMoments, Exact, ExponentHistogram, Gram, Histogram, Node, Partial, Quantiles, Rows,
+    Statistic, Values,
 };
 use headwater::matrix::{Element, Matrix, MatrixFormat};
 use headwater::reducer::{
@@ -76,6 +77,9 @@ fn p6_partials_that_count_other_rows_are_rejected() {
     refused_for_other_rows(&histogram, |rows| histogram.leaf(rows).unwrap());
     let exact = Exact::new(COLUMNS).unwrap();
     refused_for_other_rows(&exact, |rows| exact.leaf(rows).unwrap());
+    let at = vec!["0.5".parse().unwrap()];
+    let quantiles = Quantiles::new(COLUMNS, KeyWidth::Wide, at).unwrap();
+    refused_for_other_rows(&quantiles, |rows| quantiles.leaf(rows).unwrap());
     let exponents = ExponentHistogram::new(COLUMNS).unwrap();
     refused_for_other_rows(&exponents, |rows| exponents.leaf(rows).unwrap());
 }

@@ -14,6 +14,7 @@ mod messages;
 #[cfg(feature = "prepare")]
 mod parquet;
 mod parts;
+mod passes;
 mod round_robin;
 mod safetensors;
 #[path = "../shared/simulated_disk.rs"]

@@ -56,7 +56,8 @@ fn p6_every_report_arrives_as_it_was_sent() {
 fn p6_every_order_arrives_as_it_was_sent() {
     let fold = Order::Fold { chunks: 4..8, cursor: cursor() };
     let ends = KINDS.map(|kind| Order::End(JobEnd::Failed(kind)));
-    for order in [fold, Order::End(JobEnd::Done)].into_iter().chain(ends) {
+    let next = Order::Next(vec![3, 0, 7]);
+    for order in [fold, next, Order::End(JobEnd::Done)].into_iter().chain(ends) {
         assert_eq!(Order::decode(&order.encode()).unwrap(), order);
     }
 }

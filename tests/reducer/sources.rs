@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use headwater::ErrorKind;
-use headwater::fold::columns::NumberedRows;
+use headwater::fold::columns::{KeyWidth, NumberedRows, Refined};
 use headwater::fold::gram::Chunk;
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Rows,
-    Statistic, TopRows,
+    ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Quantiles,
+    Rows, Statistic, TopRows,
 };
 use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
 use headwater::plan::{Plan, Setting};
@@ -84,6 +84,10 @@ fn p1_each_statistic_of_a_matrix_has_the_leaves_of_its_rows() {
         |of, chunk| of.leaf(&chunk.rows).unwrap(),
     );
     has_leaves(|| Distinct::new(3, 4).unwrap(), |of, chunk| of.leaf(&chunk.rows).unwrap());
+    has_leaves(
+        || Quantiles::new(3, KeyWidth::Wide, vec!["0.5".parse().unwrap()]).unwrap(),
+        |of, chunk| of.leaf(&chunk.rows).unwrap(),
+    );
     has_leaves(|| Exact::new(3).unwrap(), |of, chunk| of.leaf(&chunk.rows).unwrap());
     has_leaves(|| ExponentHistogram::new(3).unwrap(), |of, chunk| of.leaf(&chunk.rows).unwrap());
     has_leaves(
@@ -326,6 +330,20 @@ fn statistics_with_other_bits_have_other_settings() {
     assert!(Gram::new(3).unwrap().settings().is_empty());
     assert!(Exact::new(3).unwrap().settings().is_empty());
     assert!(ExponentHistogram::new(3).unwrap().settings().is_empty());
+    let pass = |at: &[&str]| {
+        let at = at.iter().map(|at| at.parse().unwrap()).collect();
+        Quantiles::new(1, KeyWidth::Narrow, at).unwrap()
+    };
+    let two = pass(&["0.50", "1"]);
+    let values: [f32; 3] = [1.0, 2.0, 3.0];
+    let counts = two.leaf(&Rows::new(&values[..], 3, 1, 1).unwrap()).unwrap();
+    let Refined::Next(next) = two.refine(&counts).unwrap() else { panic!("one pass was enough") };
+    let of = |pass: u64, known: &[u8]| -> Settings {
+        let known = headwater::Digest::of(known).0;
+        vec![("at", "0.5 1".into()), ("pass", pass.into()), ("known", known.into())]
+    };
+    assert_eq!((two.settings(), next.settings()), (of(1, &[]), of(2, &next.known())));
+    assert_ne!(pass(&["0.5"]).settings(), two.settings());
 }
 
 #[test]

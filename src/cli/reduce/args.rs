@@ -59,12 +59,34 @@ pub(super) enum Dtype {
 }
 
 /// A statistic that the command folds.
-pub(super) trait StatisticCommand: Sized {
+pub(super) trait StatisticCommand: Sized + Clone {
     /// The source of its rows.
     type Source: Source;
 
     /// The files that the result has.
     const KIND: Kind = Kind::Columns;
+
+    /// The most passes over the rows.
+    const PASSES: u32 = 1;
+
+    /// The number of this pass, from 1.
+    fn pass(&self) -> u32 {
+        1
+    }
+
+    /// Returns what the next pass begins with, given the partial of this pass; none after the last.
+    ///
+    /// # Errors
+    /// Those of the statistic.
+    fn next(&self, _: &Self::Source, _: &PartialOf<Self>) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    /// Returns the pass that begins with `known`, which [`StatisticCommand::next`] has returned.
+    #[must_use]
+    fn beginning_with(&self, _known: &[u8]) -> Self {
+        self.clone()
+    }
 
     /// Makes its paths absolute.
     ///

@@ -23,7 +23,7 @@ use crate::matrix::Matrix;
 use crate::reducer::{Job, OfMatrix, OfRows, Source, moments_of_files};
 
 /// The operations for each number of a column, about.
-const OPERATIONS: f64 = 10.0;
+pub(super) const OPERATIONS: f64 = 10.0;
 
 /// How many columns a warning names.
 const COLUMNS_SHOWN: usize = 20;
@@ -132,7 +132,7 @@ impl Column {
 }
 
 /// Opens a job over one matrix; `statistic` returns the statistic.
-fn open<S: OfRows>(
+pub(super) fn open<S: OfRows>(
     rows: &RowsArgs,
     threads: ThreadPool,
     statistic: impl FnOnce(&Matrix) -> Result<S>,
@@ -158,7 +158,7 @@ fn output_of<S: Statistic>(
 }
 
 /// Returns the summary of one result for each column, with the names of the columns if they have any.
-fn output_of_columns<S: OfRows>(
+pub(super) fn output_of_columns<S: OfRows>(
     source: &OfMatrix<S>,
     partial: &S::Partial,
     mut columns: Vec<Value>,
@@ -170,7 +170,7 @@ fn output_of_columns<S: OfRows>(
 }
 
 /// Returns a number as JSON; text if it is not finite, for which JSON has no numbers.
-fn number(value: f64) -> Value {
+pub(super) fn number(value: f64) -> Value {
     match value {
         _ if value.is_finite() => value.into(),
         _ if value.is_nan() => "NaN".into(),
@@ -180,7 +180,7 @@ fn number(value: f64) -> Value {
 }
 
 /// Returns a number as JSON; null if it is unknown (NaN).
-fn known(value: f64) -> Value {
+pub(super) fn known(value: f64) -> Value {
     if value.is_nan() { Value::Null } else { number(value) }
 }
 

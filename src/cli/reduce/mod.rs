@@ -5,6 +5,7 @@ mod columns;
 mod cross;
 mod gram;
 mod place;
+mod quantiles;
 mod run;
 mod spool;
 mod statistics;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
-use super::args::{StatisticCommand, StatisticOf};
+use super::args::{PartialOf, StatisticCommand, StatisticOf};
 use super::place::{check_out, json_of};
 use super::watch::{Every, Watch};
 use crate::cli::output::Output;
@@ -22,15 +22,16 @@ use crate::cli::status_of;
 use crate::cli::{Interrupted, cpu_time, print_error};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::is_folder;
 use crate::fold::Statistic;
 use crate::launcher::Launched;
 use crate::plan::{Plan, Setting};
 use crate::process::pool;
-#[cfg(feature = "mpi")]
-use crate::reducer::wire::work;
 use crate::reducer::wire::{
-    Coordinator, Environment, JobEnd, NoPeers, Wire, coordinate, shut_down,
+    Coordinator, Environment, JobEnd, NoPeers, PassWire, Wire, coordinate, shut_down,
 };
+#[cfg(feature = "mpi")]
+use crate::reducer::wire::{Turn, work};
 use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source, WorkerCursor};
 use crate::view::words::count;
 
@@ -191,11 +192,7 @@ pub(super) fn run<F: StatisticCommand>(
             abort_silent(&world, end, &silent);
             Ok(end)
         } else {
-            work(
-                pool(args.threads.map(usize::from)).and_then(|pool| statistic.open(pool)),
-                &mut world,
-                &environment,
-            )
+            work_passes(statistic, args, &mut world, &environment)
         };
         world.leave();
         ended
@@ -204,6 +201,25 @@ pub(super) fn run<F: StatisticCommand>(
     {
         launched.check_connected(1, WITHOUT_MPI)?;
         Ok(leader.lead(&mut NoPeers).0)
+    }
+}
+
+/// Folds the orders of rank 0, pass by pass.
+#[cfg(feature = "mpi")]
+fn work_passes<F: StatisticCommand>(
+    statistic: &F,
+    args: &RunArgs,
+    wire: &mut dyn Wire,
+    environment: &Environment<'_>,
+) -> Result<JobEnd> {
+    let (mut statistic, mut known) = (statistic.clone(), Vec::new());
+    loop {
+        let opened = pool(args.threads.map(usize::from)).and_then(|pool| statistic.open(pool));
+        match work(opened, &known, wire, environment)? {
+            Turn::End(end) => return Ok(end),
+            Turn::Next(next) => known = next,
+        }
+        statistic = statistic.beginning_with(&known);
     }
 }
 
@@ -267,66 +283,113 @@ impl<F: StatisticCommand> Leader<'_, F> {
             ));
         }
         check_out(self.out, self.statistic.inputs(), F::KIND)?;
+        let mut so_far = SoFar::default();
+        let (mut statistic, mut known) = (self.statistic.clone(), Vec::new());
+        loop {
+            let plans = std::mem::take(&mut so_far.plans);
+            let mut of_pass = PassWire::begin(wire, &plans, known, lost)?;
+            let folded = self.fold(&statistic, &mut of_pass, lost, &mut so_far);
+            so_far.plans = plans;
+            let folded = folded?;
+            match statistic.next(&folded.source, &folded.whole)? {
+                None => return self.write(&statistic, wire.size(), so_far, folded),
+                Some(next) => known = next,
+            }
+            so_far.plans.push(folded.job.plan().clone());
+            statistic = statistic.beginning_with(&known);
+        }
+    }
+
+    /// Folds one pass over the rows.
+    fn fold(
+        &self,
+        statistic: &F,
+        wire: &mut dyn Wire,
+        lost: &mut BTreeSet<u32>,
+        so_far: &mut SoFar,
+    ) -> Result<Folded<F>> {
         let threads = pool(self.args.threads.map(usize::from))?;
         let thread_count = threads.current_num_threads();
-        let (job, source) = self.statistic.open(threads)?;
+        let (job, source) = statistic.open(threads)?;
         let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()))
             .of_files(source.opened_versions(), self.args.same_data);
-        let checkpoints = self.args.checkpoint_dir.as_deref().map(Checkpoints::new).transpose()?;
-        let resumed = self.args.begin(checkpoints.as_ref(), &mut reduction)?;
+        let checkpoints = self.args.checkpoints_of(statistic)?;
+        let resumed = self.args.begin(checkpoints.as_ref(), statistic.pass(), &mut reduction)?;
         let bars = Bars::new(Some(self.environment.interrupted));
-        let compared = reduction.verify_same_data(&source, &bars)?;
+        so_far.compared_rows += reduction.verify_same_data(&source, &bars)?;
         drop(bars);
 
-        let operations = self.statistic.chunk_operations(&source);
+        let operations = statistic.chunk_operations(&source);
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
         let resumed_rows = reduction.covered_rows();
         let mut coordinator = Coordinator::new(reduction, &policy)?;
+        for &rank in &*lost {
+            coordinator.lose((self.environment.now)(), rank);
+        }
         let watch = Watch::new(
             self.args.checkpoint_every,
             (policy.blocks.chunks_each(), wire.size()),
             checkpoints.as_ref(),
             Bars::of_operations(operations / job.chunk_rows() as f64),
         );
-        let folded = self.coordinate(&mut coordinator, &source, wire, watch);
+        let pass = statistic.pass();
+        let folded = self.coordinate(&mut coordinator, &source, wire, (pass, watch));
         lost.extend(coordinator.lost());
         folded?;
 
-        let mut more = serde_json::Map::new();
-        if self.args.audit > 0 {
-            more.insert("audited_blocks".to_owned(), coordinator.audited_count().into());
-        }
-        more.insert("lost_ranks".to_owned(), lost.iter().copied().collect());
-        let late = coordinator.passed_over().map(|(rank, _)| rank);
-        more.insert("late_ranks".to_owned(), late.collect());
-        let cursors = coordinator.cursors().map(cursor_json).collect();
+        so_far.checkpoints.extend(checkpoints);
+        so_far.resumed_nodes += resumed.nodes;
+        so_far.audited_blocks += coordinator.audited_count();
+        so_far.lost.clone_from(lost);
+        so_far.late.extend(coordinator.passed_over().map(|(rank, _)| rank));
         let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
+        so_far.cpu_elsewhere = so_far.cpu_elsewhere.max(elsewhere);
+        let folded_chunks = (job.rows() - resumed_rows) as f64 / job.chunk_rows() as f64;
+        so_far.operations += operations * folded_chunks;
+        let cursors = coordinator.cursors().map(cursor_json).collect();
         let mut reduction = coordinator.into_reduction();
         let bars = Bars::new(Some(self.environment.interrupted));
-        let compared = compared + reduction.verify_same_data(&source, &bars)?;
+        so_far.compared_rows += reduction.verify_same_data(&source, &bars)?;
         drop(bars);
-        if self.args.same_data {
-            more.insert("compared_rows".to_owned(), compared.into());
-        }
         let rows_digest = reduction.rows_digest();
-        let whole = reduction.finish()?;
-        let written = self.statistic.write(self.out, &source, &whole);
+        let earlier = std::mem::replace(&mut so_far.rows_digest, rows_digest);
+        if earlier.is_some() && earlier != rows_digest {
+            return Err(Error::data(format!(
+                "expected the rows of pass {pass} to be those of the pass before, found others: the files \
+                 have changed between the passes; fold again from the first pass, without --resume",
+            )));
+        }
+        Ok(Folded { whole: reduction.finish()?, job, source, thread_count, cursors })
+    }
+
+    /// Writes the result of the last pass.
+    fn write(&self, statistic: &F, ranks: u32, so_far: SoFar, folded: Folded<F>) -> Result<()> {
+        let Folded { whole, job, source, thread_count, cursors } = folded;
+        let written = statistic.write(self.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.environment.now)() as f64 / 1e3;
-        let folded_rows = job.rows() - resumed_rows;
-        let folded_chunks = folded_rows as f64 / job.chunk_rows() as f64;
+        let mut more = serde_json::Map::new();
+        if self.args.audit > 0 {
+            more.insert("audited_blocks".to_owned(), so_far.audited_blocks.into());
+        }
+        more.insert("lost_ranks".to_owned(), so_far.lost.into_iter().collect());
+        more.insert("late_ranks".to_owned(), so_far.late.into_iter().collect());
+        if self.args.same_data {
+            more.insert("compared_rows".to_owned(), so_far.compared_rows.into());
+        }
         more.extend(written.more);
+        let has_folded = so_far.operations > 0.0;
         let summary = RunSummary {
             digest: written.digest,
-            rows_digest,
+            rows_digest: so_far.rows_digest,
             rows: job.rows(),
             columns: written.columns,
-            ranks: wire.size(),
+            ranks,
             threads: thread_count,
             seconds,
-            cpu_seconds: cpu_time().as_secs_f64() + elsewhere,
-            gflops: (folded_rows > 0).then(|| operations * folded_chunks / seconds.max(1e-3) / 1e9),
-            resumed_nodes: resumed.nodes,
+            cpu_seconds: cpu_time().as_secs_f64() + so_far.cpu_elsewhere,
+            gflops: has_folded.then(|| so_far.operations / seconds.max(1e-3) / 1e9),
+            resumed_nodes: so_far.resumed_nodes,
             out: result_file(self.out, written.result.as_ref()),
             more,
             result: written.result,
@@ -357,7 +420,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         coordinator: &mut Coordinator<StatisticOf<F>>,
         source: &F::Source,
         wire: &mut dyn Wire,
-        mut watch: Watch<'_>,
+        (pass, mut watch): (u32, Watch<'_>),
     ) -> Result<()> {
         let checkpoints = watch.checkpoints;
         watch.begin(coordinator.reduction());
@@ -376,14 +439,16 @@ impl<F: StatisticCommand> Leader<'_, F> {
         drop(watch);
         let Err(error) = folded else { return Ok(()) };
         let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));
+        let of_pass = if F::PASSES > 1 { format!(" of pass {pass}") } else { String::new() };
         Err(match (error.kind(), saved, &self.args.checkpoint_dir) {
             (ErrorKind::Interrupted, Some(Err(unwritten)), _) => unwritten,
             (ErrorKind::Interrupted, Some(Ok(())), Some(folder)) => Error::interrupted(format!(
-                "{error} after {done} of {all} chunks, which are kept in {}; continue with --resume",
+                "{error} after {done} of {all} chunks{of_pass}, which are kept in {}; continue with \
+                 --resume",
                 folder.display()
             )),
             (ErrorKind::Interrupted, ..) => Error::interrupted(format!(
-                "{error} after {done} of {all} chunks, which are lost; set --checkpoint-dir to \
+                "{error} after {done} of {all} chunks{of_pass}, which are lost; set --checkpoint-dir to \
                  keep them"
             )),
             _ if coordinator.is_doubtful() => self.without_checkpoints(error, checkpoints),
@@ -435,11 +500,58 @@ fn print_to_terminal(error: &Error) {
     }
 }
 
+/// What the passes so far have found and taken.
+#[derive(Default)]
+struct SoFar {
+    /// Their checkpoints, which stay locked to the end.
+    checkpoints: Vec<Checkpoints>,
+    plans: Vec<Plan>,
+    /// The digest of the rows of the last pass; none before the first.
+    rows_digest: Option<crate::Digest>,
+    lost: BTreeSet<u32>,
+    late: BTreeSet<u32>,
+    audited_blocks: usize,
+    compared_rows: u64,
+    resumed_nodes: usize,
+    operations: f64,
+    /// The CPU time of the other ranks.
+    cpu_elsewhere: f64,
+}
+
+/// A complete pass over the rows.
+struct Folded<F: StatisticCommand> {
+    whole: PartialOf<F>,
+    job: Job,
+    source: F::Source,
+    thread_count: usize,
+    cursors: Vec<serde_json::Value>,
+}
+
 impl RunArgs {
-    /// Reads the newest checkpoint into `reduction` if --resume is set.
+    /// Opens the folder for the checkpoints of a pass: --checkpoint-dir itself, or a folder in it for each of
+    /// several passes.
+    fn checkpoints_of<F: StatisticCommand>(&self, statistic: &F) -> Result<Option<Checkpoints>> {
+        let Some(folder) = &self.checkpoint_dir else { return Ok(None) };
+        if F::PASSES == 1 {
+            return Checkpoints::new(folder).map(Some);
+        }
+        let of_pass = |pass: u32| folder.join(format!("pass-{pass}"));
+        if !self.resume && statistic.pass() == 1 {
+            // So that a later pass finds none after hours of the passes before.
+            for later in (2..=F::PASSES).map(of_pass) {
+                if is_folder(&later)? {
+                    Checkpoints::on(Box::new(Disk), &later).check_empty()?;
+                }
+            }
+        }
+        Checkpoints::new(&of_pass(statistic.pass())).map(Some)
+    }
+
+    /// Reads the newest checkpoint of a pass into `reduction` if --resume is set.
     fn begin<S: Statistic>(
         &self,
         checkpoints: Option<&Checkpoints>,
+        pass: u32,
         reduction: &mut Reduction<S>,
     ) -> Result<Resumed> {
         let Some(checkpoints) = checkpoints else { return Ok(Resumed::default()) };
@@ -451,7 +563,7 @@ impl RunArgs {
         for damaged in &resumed.damaged {
             eprintln!("headwater-reduce: skipped a checkpoint: {damaged}");
         }
-        if resumed.nodes == 0 {
+        if resumed.nodes == 0 && pass == 1 {
             eprintln!("headwater-reduce: no checkpoint yet; starting from the first row");
         }
         Ok(resumed)

@@ -94,6 +94,7 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
         Statistics::Exponents(invocation) => Statistics::Exponents(absolute(invocation)?),
         Statistics::Distinct(invocation) => Statistics::Distinct(absolute(invocation)?),
         Statistics::Top(invocation) => Statistics::Top(absolute(invocation)?),
+        Statistics::Quantiles(invocation) => Statistics::Quantiles(absolute(invocation)?),
     };
     let description = serde_json::to_vec_pretty(&statistics)
         .map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
@@ -108,6 +109,13 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
 
 fn job_and_blocks<F: StatisticCommand + Args>(invocation: &Invocation<F>) -> Result<(Job, Blocks)> {
     let Invocation { statistic, run } = invocation;
+    if F::PASSES > 1 {
+        return Err(Error::invalid(
+            "--spool: expected a statistic of one pass over the rows, found one of several, of which each \
+             begins with the result of the pass before; leave out --spool, and fold in one process or \
+             under mpirun, or use the QuantilesJob of headwater.reduce in Python",
+        ));
+    }
     if let Some(out) = &run.out {
         return Err(Error::invalid(format!(
             "--out {}: expected no place for the result of a spool, because others may fold it; leave \

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::columns::{DistinctArgs, ExactArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use super::cross::CrossArgs;
 use super::gram::GramArgs;
+use super::quantiles::QuantilesArgs;
 use super::run::RunArgs;
 
 /// A statistic and how it is folded.
@@ -71,6 +72,20 @@ pub(super) enum Statistics {
     /// Equal numbers are in the order of their rows; NULL and NaN are left out. The result is
     /// the .json, whose rows count from 0.
     Top(Invocation<TopArgs>),
+    /// Exact quantiles of each column, such as the median, by several passes over the rows.
+    ///
+    /// The quantile Q of n numbers is the least of them that at least Q times n of them do not exceed, as
+    /// numpy.quantile has it with method="inverted_cdf"; Q is taken exactly as it is written, without rounding.
+    /// Numbers are in their total order: -0 is below 0, infinities are at the ends. NULL and NaN are counted
+    /// separately, and are not among the n; without numbers a quantile is null.
+    ///
+    /// Numbers of 64 bits are read four times, all others twice. Each pass counts numbers by 16 bits of
+    /// them, so it needs 512 KiB for each column, and after the first pass for each quantile of a column;
+    /// at most 512 MiB. With --checkpoint-dir each pass has a folder of its own there, and --resume goes on
+    /// in the pass that was interrupted. There is no --spool.
+    ///
+    /// The result is the .json; it is the same for any order of the rows and any --chunk-rows.
+    Quantiles(Invocation<QuantilesArgs>),
 }
 
 /// Evaluates `$work` with the invocation of any statistic.
@@ -85,6 +100,7 @@ macro_rules! with_invocation {
             Statistics::Exponents($invocation) => $work,
             Statistics::Distinct($invocation) => $work,
             Statistics::Top($invocation) => $work,
+            Statistics::Quantiles($invocation) => $work,
         }
     };
 }

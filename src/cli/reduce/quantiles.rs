@@ -1,0 +1,100 @@
+//! `headwater-reduce quantiles`: exact quantiles of columns, by several passes over the rows.
+
+use std::path::Path;
+
+use clap::Args;
+use rayon::ThreadPool;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::args::{RowsArgs, StatisticCommand, WrittenResult};
+use super::columns::{OPERATIONS, known, open, output_of_columns};
+use crate::Digest;
+use crate::error::Result;
+use crate::fold::columns::{ColumnQuantiles, DigitCounts, Refined};
+use crate::fold::{Fraction, Quantiles};
+use crate::reducer::{Job, OfMatrix, Source, quantile_width};
+
+/// The arguments of `headwater-reduce quantiles` without those that all statistics share.
+#[derive(Args, Clone, Serialize, Deserialize)]
+pub(super) struct QuantilesArgs {
+    #[command(flatten)]
+    rows: RowsArgs,
+    /// The quantiles: decimal numbers from 0 to 1, taken exactly as they are written. 0 is the least number,
+    /// 1 the greatest, 0.5 the lower median.
+    #[arg(long, required = true, num_args = 1.., value_name = "Q", allow_negative_numbers = true)]
+    at: Vec<Fraction>,
+    /// What the passes before have found; none in the first.
+    #[arg(skip)]
+    #[serde(skip)]
+    known: Vec<u8>,
+    /// The number of this pass, less 1.
+    #[arg(skip)]
+    #[serde(skip)]
+    passed: u32,
+}
+
+impl StatisticCommand for QuantilesArgs {
+    type Source = OfMatrix<Quantiles>;
+
+    const PASSES: u32 = 4;
+
+    fn pass(&self) -> u32 {
+        self.passed + 1
+    }
+
+    fn next(&self, source: &Self::Source, counts: &DigitCounts) -> Result<Option<Vec<u8>>> {
+        Ok(match source.statistic().refine(counts)? {
+            Refined::Next(next) => Some(next.known()),
+            Refined::Found(_) => None,
+        })
+    }
+
+    fn beginning_with(&self, known: &[u8]) -> Self {
+        Self { known: known.to_vec(), passed: self.passed + 1, ..self.clone() }
+    }
+
+    fn absolute(self) -> Result<Self> {
+        Ok(Self { rows: self.rows.absolute()?, ..self })
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
+    }
+
+    fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
+        open(&self.rows, threads, |matrix| {
+            let width = quantile_width(matrix.element());
+            Quantiles::new(matrix.columns(), width, self.at.clone())?.after(&self.known)
+        })
+    }
+
+    fn chunk_operations(&self, source: &Self::Source) -> f64 {
+        self.rows.operations(source.statistic().column_count(), OPERATIONS)
+    }
+
+    fn write(
+        &self,
+        _: &Path,
+        source: &Self::Source,
+        counts: &DigitCounts,
+    ) -> Result<WrittenResult> {
+        let quantiles = source.statistic();
+        let found = quantiles.found(counts)?;
+        let at: Vec<String> = quantiles.at().iter().map(ToString::to_string).collect();
+        let columns = found.iter().map(|of| {
+            json!({
+                "nulls": of.nulls,
+                "nans": of.nans,
+                "numbers": of.numbers,
+                "at": at,
+                "quantiles": of.values.iter().map(|value| known(*value)).collect::<Vec<_>>(),
+            })
+        });
+        let mut written = output_of_columns(source, counts, columns.collect());
+        // That of the quantiles, not of the counts of the last pass.
+        written.digest = Digest::of(&ColumnQuantiles::encode(&found));
+        written.more.insert("passes".to_owned(), quantiles.passes().into());
+        Ok(written)
+    }
+}
