@@ -173,7 +173,7 @@ class _Gathering:
             if now >= end:
                 return None
             next_end = min([end, *(of.end for of in self._callers.values())])
-            for key, _ in self._selector.select(max(next_end - now, 0)):
+            for key, _ in self._selector.select(next_end - now):
                 connection: Any = key.fileobj
                 if connection in self._listeners:
                     self._accept(connection)

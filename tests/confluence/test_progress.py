@@ -176,6 +176,14 @@ def test_the_cpu_seconds_of_a_step_are_those_of_all_processes(training, clock, m
     assert training.records()[-1]["speed"]["step_cpu_seconds"] == 12.0
 
 
+def test_the_peak_of_the_memory_is_in_bytes(training, monkeypatch):
+    # The system counts in kibibytes.
+    usage = types.SimpleNamespace(ru_maxrss=3)
+    monkeypatch.setattr(progress.resource, "getrusage", lambda _: usage)
+    training.start().record(2, fed(), metrics(0.5))
+    assert training.records()[-1]["speed"]["peak_bytes"] == 3072
+
+
 def test_the_line_has_the_losses_the_speed_and_the_time_that_is_left(training, clock):
     recorder = training.start()
     clock.run(500.0)

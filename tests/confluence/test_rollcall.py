@@ -209,6 +209,17 @@ def test_a_connection_that_stays_silent_is_closed(monkeypatch):
     assert called({0: 7, 1: 7}, before=before) == {0: None, 1: None}
 
 
+def test_a_connection_that_is_gone_before_it_is_accepted_delays_no_rank():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        rollcall._Gathering([listener], 2, meeting()) as gathering,
+    ):
+        accepting = threading.Thread(target=gathering._accept, args=[listener], daemon=True)
+        accepting.start()
+        accepting.join(SOON_SECONDS)
+        assert not accepting.is_alive()
+
+
 def test_a_second_process_with_a_rank_is_turned_away_and_the_first_stays():
     refusals = []
 
