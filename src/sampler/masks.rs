@@ -101,7 +101,7 @@ impl Masks {
             // In memory as numbers of 16 bits, the lowest of each word first.
             let lanes: [u16; BLOCK] = bytemuck::cast(words.block(index).map(u64::to_le));
             for ((cell, &semantic), lane) in cells.iter_mut().zip(types).zip(lanes) {
-                let may_be = self.texts | (semantic != SemanticType::Text as i8);
+                let may_be = self.texts || semantic != SemanticType::Text as i8;
                 *cell &= u8::from(may_be) & u8::from(u16::from_le(lane) < self.share);
             }
         }
