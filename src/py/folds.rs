@@ -9,7 +9,7 @@ use super::Whole;
 use super::arguments::{Arguments, one_of};
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
-use crate::fold::columns::{ColumnQuantiles, Refined};
+use crate::fold::columns::ColumnQuantiles;
 use crate::fold::statistic::TryClone;
 use crate::fold::sums::Width;
 use crate::fold::{
@@ -147,10 +147,7 @@ impl Shown for Quantiles {
     }
 
     fn next(&self, counts: &Self::Partial) -> Result<Option<Vec<u8>>> {
-        Ok(match self.refine(counts)? {
-            Refined::Next(next) => Some(next.known()),
-            Refined::Found(_) => None,
-        })
+        self.known_after(counts)
     }
 }
 

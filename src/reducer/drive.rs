@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::coordinator::{Coordinator, Outbox};
 use super::job::Job;
-use super::message::{Failure, JobEnd, Order, Report, Turn};
+use super::message::{Failure, JobEnd, Order, PassEnd, Report};
 use super::source::{Source, fold_portion};
 use super::worker::Worker;
 
@@ -284,13 +284,13 @@ pub fn work<S: Source>(
     known: &[u8],
     wire: &mut dyn Wire,
     environment: &Environment<'_>,
-) -> Result<Turn> {
+) -> Result<PassEnd> {
     let stop = AtomicBool::new(false);
     let ended = match &source {
         Ok((job, source)) => thread::scope(|scope| {
             let mut local = match LocalWorker::new(scope, job, source, environment.cpu, &stop) {
                 Ok(local) => local,
-                Err(error) => return fail(&error, wire).map(Turn::End),
+                Err(error) => return fail(&error, wire).map(PassEnd::End),
             };
             wire.send(0, local.worker.begin((environment.now)()))?;
             let mut has_reported = false;
@@ -307,11 +307,11 @@ pub fn work<S: Source>(
                     Some(Event::Lost(_)) | None => {}
                 }
                 if let Some(end) = local.worker.end() {
-                    return Ok(Turn::End(end));
+                    return Ok(PassEnd::End(end));
                 }
                 // Rank 0 repeats what this pass began with when it hears late from the pass before.
                 if let Some(next) = local.worker.take_next().filter(|next| next != known) {
-                    return Ok(Turn::Next(next));
+                    return Ok(PassEnd::Next(next));
                 }
                 if let Some(report) = local.step((environment.now)(), pause)? {
                     wire.send(0, report)?;
@@ -323,9 +323,9 @@ pub fn work<S: Source>(
                 }
             }
         }),
-        Err(error) => fail(error, wire).map(Turn::End),
+        Err(error) => fail(error, wire).map(PassEnd::End),
     }?;
-    if matches!(ended, Turn::Next(_)) {
+    if matches!(ended, PassEnd::Next(_)) {
         return Ok(ended);
     }
     wire.send(0, Report::Leaving.encode())?;

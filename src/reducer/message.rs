@@ -60,7 +60,7 @@ pub enum JobEnd {
 
 /// How a pass ended for a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum PassEnd {
     /// The next pass begins with these bytes.
     Next(Vec<u8>),
     /// The job has ended.

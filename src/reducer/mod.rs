@@ -49,7 +49,7 @@ pub use versions::FileVersion;
 pub mod wire {
     pub use super::coordinator::{Coordinator, Outbox};
     pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};
-    pub use super::message::{Failure, JobEnd, Order, Report, Turn};
+    pub use super::message::{Failure, JobEnd, Order, PassEnd, Report};
     pub use super::orders::LateOrder;
     pub use super::passes::PassWire;
     pub use super::worker::Worker;

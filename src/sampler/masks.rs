@@ -84,8 +84,8 @@ impl Masks {
             .unwrap_or(format!("{share:.5}"))
     }
 
-    /// Of the cells from `first` on that are 1 because they may be masked, leaves those at 1 that are masked, and
-    /// writes their places; those that find no place are not masked.
+    /// Chooses among a group of cells, of which the first is the sequence's cell `first`: those that may be masked
+    /// are 1, and stay 1 if they are masked. Writes the places of these; without a place left, a cell is not masked.
     #[inline]
     fn choose_among<'a>(
         self,
@@ -97,8 +97,10 @@ impl Masks {
     ) {
         let (blocks, _) = cells.as_chunks_mut::<BLOCK>();
         let (types, _) = types.as_chunks::<BLOCK>();
-        for ((cells, types), index) in blocks.iter_mut().zip(types).zip(u64::from(first) / 16..) {
-            // In memory as numbers of 16 bits, the lowest of each word first.
+        for ((cells, types), index) in
+            blocks.iter_mut().zip(types).zip(u64::from(first) / BLOCK as u64..)
+        {
+            // The four words as 16 numbers, the lowest of each word first.
             let lanes: [u16; BLOCK] = bytemuck::cast(words.block(index).map(u64::to_le));
             for ((cell, &semantic), lane) in cells.iter_mut().zip(types).zip(lanes) {
                 let may_be = self.texts || semantic != SemanticType::Text as i8;

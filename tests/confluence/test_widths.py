@@ -158,7 +158,7 @@ def test_a_row_of_each_history_has_room_even_if_it_is_more_than_was_asked_for(ch
     assert narrow.data.max_rows <= narrow.data.sequence_length
 
 
-def test_a_small_room_is_extended_for_two_rows_of_each_history(chosen):
+def test_a_short_sequence_is_lengthened_for_two_rows_of_each_history(chosen):
     # The user, the country, two events with their pages and two notes, and a quarter more.
     assert chosen(32).data.sequence_length == 8 * 4 * 1.25
     # An event with its page, and no second one.
@@ -170,7 +170,7 @@ def test_a_small_room_is_extended_for_two_rows_of_each_history(chosen):
     assert chosen(8, few_have=40).data.sequence_length == 4 * 4
 
 
-def test_what_belongs_to_an_event_precedes_more_events(chosen):
+def test_children_of_an_event_come_before_more_events(chosen):
     # Room for 30 cells, and for 21 of the history with what belongs to it.
     found = chosen(28, note=0, click=9)
     assert found.data.sequence_length == 24
@@ -181,14 +181,14 @@ def test_what_belongs_to_an_event_precedes_more_events(chosen):
     assert chosen(28, note=0, click=9, country=0, page=0).width["clicks.event"] == 3
 
 
-def test_a_context_may_fill_its_room_to_the_last_cell(chosen):
+def test_a_context_may_fill_the_sequence_to_its_last_cell(chosen):
     # 18 rows: the user, the country and its other user, two events with pages, 8 clicks, 3 notes.
     found = chosen(18 * 4, click=9)
     assert (found.width["events.user"], found.data.max_rows) == (2, 24)
     assert chosen(18 * 4 - 1, click=9).width["events.user"] == 1
 
 
-def test_what_belongs_to_no_row_of_the_contexts_has_no_width(monkeypatch):
+def test_children_of_tables_outside_the_contexts_have_width_0(monkeypatch):
     monkeypatch.setattr(contexts, "count", Site().count)
     reached = [Reached("detail", 2, 1.0)] * len(RELATIONS)
     growth = widths._Growth(config.Data(), METADATA, RELATIONS, reached, lambda _: None)
@@ -198,7 +198,7 @@ def test_what_belongs_to_no_row_of_the_contexts_has_no_width(monkeypatch):
     assert growth.widths[CLICK] == 2
 
 
-def test_few_large_contexts_count_as_twice_the_room(chosen):
+def test_few_large_contexts_count_as_twice_the_sequence(chosen):
     # A quarter of the contexts fill twice the room, which leaves two thirds of it to the others.
     site = {"few_have": 1000, "note": 0, "country": 0, "page": 0, "click": 0}
     assert chosen(64, **site).width["events.user"] == 4

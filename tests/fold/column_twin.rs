@@ -80,7 +80,7 @@ pub(crate) fn quantiles(
     bytes(words)
 }
 
-/// The number of a rank from 1 in the total order, and the beginning of its key that `digits` digits are.
+/// The number of a rank, counted from 1 in the total order; none beyond the last.
 pub(crate) fn of_rank(column: &[Option<f64>], rank: u64) -> Option<f64> {
     let mut numbers: Vec<f64> = column.iter().flatten().copied().filter(|v| !v.is_nan()).collect();
     numbers.sort_by_key(|value| place(*value));

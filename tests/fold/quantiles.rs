@@ -235,7 +235,7 @@ fn invalid_passes_of_quantiles_are_refused() {
         of(1024, 1),
         limit,
         "expected at most 536870912 bytes of counts in pass 1, found 536895488: 512 KiB for each of 1024 \
-         beginnings of keys that quantiles of 1024 columns have",
+         key prefixes in 1024 columns",
     );
     assert!(of(usize::MAX, 1).is_err() && of(1023, 1).is_ok());
 

@@ -92,7 +92,7 @@ def test_quantiles_are_of_the_decimal_that_is_written():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_p1_quantiles_have_one_digest_whoever_folds(tmp_path, dtype):
+def test_p1_quantiles_have_one_digest_for_any_order_and_chunk_size(tmp_path, dtype):
     rows = numbers(dtype)
     (tmp_path / "x.raw").write_bytes(rows.tobytes())
     form = ["--input", tmp_path / "x.raw", "--dtype", DTYPES[dtype][0], "--columns", 3]
@@ -206,7 +206,8 @@ def long_rows(tmp_path):
     return [*arguments, "--chunk-rows", 64, "--out", tmp_path / "q.json"], rows
 
 
-def test_p2_a_fold_goes_on_in_the_pass_that_was_interrupted(tmp_path, long_rows):
+@pytest.mark.slow
+def test_p2_a_fold_resumes_in_the_interrupted_pass(tmp_path, long_rows):
     arguments, rows = long_rows
     expected = reduce.quantiles(rows, at=[0.1, 0.5]).digest
     kept = [*arguments, "--checkpoint-dir", tmp_path / "ck"]
@@ -238,7 +239,7 @@ def test_checkpoints_of_a_later_pass_are_not_overwritten(tmp_path, long_rows):
     assert "pass-2" in reduced(*kept, status=1)
 
 
-def test_a_spool_of_quantiles_is_refused_with_what_to_do(tmp_path, long_rows):
+def test_a_spool_of_quantiles_is_refused(tmp_path, long_rows):
     arguments, _ = long_rows
     told = reduced(*arguments[:-2], "--spool", tmp_path / "S", status=1)
     assert "--spool: expected a statistic of one pass" in told

@@ -326,7 +326,7 @@ def test_a_running_query_of_an_engine_is_interrupted(tmp_path):
         engine.query("SELECT count(*) AS n FROM range(100000000000)").read_all()
 
 
-def test_an_engine_has_one_thread_and_loads_nothing(tmp_path):
+def test_an_engine_has_one_thread_and_loads_no_extension(tmp_path):
     connection = _sql.Engine(None, tmp_path)._connection
     names = (
         "threads", "python_enable_replacements", "autoinstall_known_extensions",

@@ -50,7 +50,7 @@ fn next() -> Vec<u8> {
 }
 
 #[test]
-fn ranks_in_an_earlier_pass_are_told_of_this_one_and_not_heard() {
+fn messages_of_an_earlier_pass_are_answered_with_the_new_pass_and_dropped() {
     let (earlier, own) = ([job(9, 2).plan().clone()], job(10, 2).plan().clone());
     let mut given = Given::default();
     for message in [folded(), ready(&earlier[0]), b"damaged".to_vec(), ready(&own), folded()] {
@@ -79,7 +79,7 @@ fn ranks_in_an_earlier_pass_are_told_of_this_one_and_not_heard() {
 }
 
 #[test]
-fn failures_and_deaths_of_ranks_in_an_earlier_pass_are_heard() {
+fn failed_and_lost_ranks_of_an_earlier_pass_are_reported() {
     let earlier = [job(9, 2).plan().clone()];
     let failed = Report::Failed(Failure::from(&headwater::Error::data("changed"))).encode();
     let mut given = Given::default();
@@ -99,7 +99,7 @@ fn the_first_pass_begins_without_a_message() {
 }
 
 #[test]
-fn a_worker_that_hears_of_the_next_pass_drops_its_orders() {
+fn a_worker_drops_its_orders_when_the_next_pass_begins() {
     let job = job(10, 2);
     let mut worker = Worker::new(&job, std::iter::once(0..5).collect(), 100).unwrap();
     let blocks = Blocks::new(job.chunk_count(), 0).unwrap();

@@ -11,7 +11,7 @@ use super::args::{RowsArgs, StatisticCommand, WrittenResult};
 use super::columns::{OPERATIONS, known, open, output_of_columns};
 use crate::Digest;
 use crate::error::Result;
-use crate::fold::columns::{ColumnQuantiles, DigitCounts, Refined};
+use crate::fold::columns::{ColumnQuantiles, DigitCounts};
 use crate::fold::{Fraction, Quantiles};
 use crate::reducer::{Job, OfMatrix, Source, quantile_width};
 
@@ -28,10 +28,10 @@ pub(super) struct QuantilesArgs {
     #[arg(skip)]
     #[serde(skip)]
     known: Vec<u8>,
-    /// The number of this pass, less 1.
+    /// The number of passes before this one.
     #[arg(skip)]
     #[serde(skip)]
-    passed: u32,
+    passes_before: u32,
 }
 
 impl StatisticCommand for QuantilesArgs {
@@ -40,18 +40,16 @@ impl StatisticCommand for QuantilesArgs {
     const PASSES: u32 = 4;
 
     fn pass(&self) -> u32 {
-        self.passed + 1
+        self.passes_before + 1
     }
 
     fn next(&self, source: &Self::Source, counts: &DigitCounts) -> Result<Option<Vec<u8>>> {
-        Ok(match source.statistic().refine(counts)? {
-            Refined::Next(next) => Some(next.known()),
-            Refined::Found(_) => None,
-        })
+        source.statistic().known_after(counts)
     }
 
     fn beginning_with(&self, known: &[u8]) -> Self {
-        Self { known: known.to_vec(), passed: self.passed + 1, ..self.clone() }
+        let passes_before = self.passes_before + 1;
+        Self { known: known.to_vec(), passes_before, ..self.clone() }
     }
 
     fn absolute(self) -> Result<Self> {

@@ -31,7 +31,7 @@ use crate::reducer::wire::{
     Coordinator, Environment, JobEnd, NoPeers, PassWire, Wire, coordinate, shut_down,
 };
 #[cfg(feature = "mpi")]
-use crate::reducer::wire::{Turn, work};
+use crate::reducer::wire::{PassEnd, work};
 use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source, WorkerCursor};
 use crate::view::words::count;
 
@@ -216,8 +216,8 @@ fn work_passes<F: StatisticCommand>(
     loop {
         let opened = pool(args.threads.map(usize::from)).and_then(|pool| statistic.open(pool));
         match work(opened, &known, wire, environment)? {
-            Turn::End(end) => return Ok(end),
-            Turn::Next(next) => known = next,
+            PassEnd::End(end) => return Ok(end),
+            PassEnd::Next(next) => known = next,
         }
         statistic = statistic.beginning_with(&known);
     }
@@ -356,7 +356,8 @@ impl<F: StatisticCommand> Leader<'_, F> {
         if earlier.is_some() && earlier != rows_digest {
             return Err(Error::data(format!(
                 "expected the rows of pass {pass} to be those of the pass before, found others: the files \
-                 have changed between the passes; fold again from the first pass, without --resume",
+                 have changed between the passes; fold again from the first pass, with another \
+                 --checkpoint-dir or none",
             )));
         }
         Ok(Folded { whole: reduction.finish()?, job, source, thread_count, cursors })

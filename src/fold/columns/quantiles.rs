@@ -286,8 +286,9 @@ impl Quantiles {
             })
         };
         if let Some(column) = columns.iter().position(|column| !is_valid(column)) {
-            let what =
-                format!("the place of each quantile of column {column}, found other numbers");
+            let what = format!(
+                "the place of each quantile of column {column}, found impossible ranks or counts"
+            );
             return Err(not_known(&what));
         }
         Self { pass, columns, ..self }.placed()
@@ -337,6 +338,17 @@ impl Quantiles {
             }
         });
         Ok(Refined::Found(found.collect()))
+    }
+
+    /// Returns the [`Quantiles::known`] of the next pass; none after the last.
+    ///
+    /// # Errors
+    /// Those of [`Quantiles::refine`].
+    pub fn known_after(&self, counts: &DigitCounts) -> Result<Option<Vec<u8>>> {
+        Ok(match self.refine(counts)? {
+            Refined::Next(next) => Some(next.known()),
+            Refined::Found(_) => None,
+        })
     }
 
     /// Returns the quantiles.
@@ -419,8 +431,8 @@ fn check_counts(pass: u32, columns: usize, prefixes: usize) -> Result<()> {
     let bytes = counts.saturating_mul(size_of::<u64>());
     Err(Error::limit(format!(
         "expected at most {} bytes of counts in pass {pass}, found {bytes}: 512 KiB for each of {prefixes} \
-         beginnings of keys that quantiles of {columns} columns have; take fewer columns at a time, or \
-         fewer quantiles",
+         key prefixes in {columns} columns (at most one for each quantile of a column); take fewer columns \
+         or quantiles at a time",
         COUNTS_MAX * size_of::<u64>()
     )))
 }
