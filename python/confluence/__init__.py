@@ -16,18 +16,19 @@ Example:
 
 The modules, from the ground up: `config` is the configuration; `batch` brings the sampler's batches
 to the device; `attention`, `structured`, `model` and `loss` are pure functions of the parameters;
-`optimizer` updates the parameters; `rollcall` and `parallel` join several processes, whose
-`microbatches` add up to the same bits; `step` compiles a training step; `feed` makes batches ahead;
-`checkpoint` saves and restores a run, with the state of its `patience`, and `orbax_noise` silences
-Orbax; `evaluation`, `metrics`, `calibration`, `intervals`, `hiding`, `results`, `report` and
-`sinks` score and report; `seeds` reads labels, of which `baselines` and `boosting` make predictions
-without a model, and `epochs` advice; `starting` takes the parameters of another run, and `members`
-averages several; `assembly` puts these parts together; `drawing` draws a context; `draft` chooses a
-configuration, for which `contexts` counts rows and cells, `widths` chooses what each relation
-brings in, `speed` measures steps and `pace` chooses how many; `status` is the line on a terminal
-and the bar in a notebook; `training`, with `run_folder` and `progress`, `scoring`, and
-`prediction`, with `frames`, use the parts; `run` is a run as an object; `api` has the functions of
-this page; `cli`, `cli_draft`, `cli_inspect` and `cli_predict` are the command.
+`optimizer` updates the parameters; `rollcall` and `parallel` join several processes, which share
+what they compile (`compile_keys`), and whose `microbatches` add up to the same bits; `step`
+compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run, with
+the state of its `patience`, and `orbax_noise` silences Orbax; `evaluation`, `metrics`,
+`calibration`, `intervals`, `hiding`, `results`, `report` and `sinks` score and report; `seeds`
+reads labels, of which `baselines` and `boosting` make predictions without a model, and `epochs`
+advice; `starting` takes the parameters of another run, and `members` averages several; `assembly`
+puts these parts together; `drawing` draws a context; `draft` chooses a configuration, for which
+`contexts` counts rows and cells, `widths` chooses what each relation brings in, `speed` measures
+steps and `pace` chooses how many; `status` is the line on a terminal and the bar in a notebook;
+`training`, with `run_folder` and `progress`, `scoring`, and `prediction`, with `frames`, use the
+parts; `run` is a run as an object; `api` has the functions of this page; `cli`, `cli_draft`,
+`cli_inspect` and `cli_predict` are the command.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from confluence import rollcall
+from confluence import compile_keys, rollcall
 from confluence.batch import REPLICATED, Batch
 from confluence.meeting_place import AddressFile, KnownAddress
 from confluence.peers import Peers
@@ -147,6 +147,8 @@ class Layout:
     """Where arrays lie: on a mesh of one device per process, with one axis named `data`."""
 
     def __init__(self, devices: Sequence[jax.Device] | None = None) -> None:
+        # Here, because nothing is compiled before it is known where arrays lie.
+        compile_keys.leave_out_device_numbers()
         devices = _one_device_per_process() if devices is None else devices
         self.mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())

@@ -16,8 +16,7 @@ from confluence.xla_flags import set_deterministic_flags
 set_deterministic_flags()
 use_compile_cache()
 
-# Settings of a run that a test ends before its last step. One layer compiles in half the time, and
-# JAX caches nothing that a rank other than 0 compiles.
+# Settings of a run that a test ends before its last step. One layer is traced in half the time.
 ENDLESS = ["optimizer.steps=100000", "model.layers=1"]
 
 

@@ -29,7 +29,7 @@ from runs import (
     wait_for_step,
 )
 
-# One layer, because every rank but 0 compiles anew.
+# One layer, because every rank traces its programs.
 SMALL = ["model.layers=1", "optimizer.steps=12", "run.evaluate_every=6", "run.checkpoint_every=1"]
 # With masked cells, whose number divides their losses, in bfloat16 and by the other attention.
 OTHER = [

@@ -267,3 +267,29 @@ def test_ctrl_c_ends_the_command_at_once(delay):
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
     assert errors == "confluence: interrupted\n"
+
+
+ON_TWO_DEVICES = """
+import jax
+from confluence.compile_keys import leave_out_device_numbers
+for _ in range({calls}):
+    leave_out_device_numbers()
+hits = []
+jax.monitoring.register_event_listener(
+    lambda event, **_: hits.append(event) if event.endswith("/cache_hits") else None
+)
+for device in jax.devices():
+    product = jax.jit(lambda x: x * 3 + 1)(jax.device_put(2.0, device))
+    print(float(product), product.device.id, len(hits))
+"""
+
+
+@pytest.mark.parametrize(("calls", "hits"), [(0, 0), (1, 1), (2, 1)])
+def test_a_rank_finds_what_another_compiled_for_a_device_of_its_own(calls, hits, tmp_path):
+    shown = printed(
+        ON_TWO_DEVICES.format(calls=calls),
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+        JAX_COMPILATION_CACHE_DIR=str(tmp_path),
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+    )
+    assert shown.splitlines()[:2] == ["7.0 0 0", f"7.0 1 {hits}"]
