@@ -172,11 +172,15 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
     read_file(&file)
 }
 
+/// The part of memory that the files may fill. The rest is for the process itself: asking for what is in memory
+/// after all costs little, and not asking for what is not costs seconds a batch.
+const QUARTERS_OF_MEMORY: u64 = 3;
+
 /// Opens the store in the folder `path`: returns its metadata, their length, and its files in the order of
 /// the metadata, each with a header that matches them.
 ///
-/// With the bytes of `memory` that there are, files that are larger together are read block by block, each
-/// asked for ahead; without, the system reads around what is read.
+/// With the bytes of `memory` that there are, files that do not fit into most of it are read block by block,
+/// each asked for ahead; without, the system reads around what is read.
 pub(crate) fn open_folder<M: Root>(
     path: &Path,
     memory: Option<u64>,
@@ -186,7 +190,8 @@ pub(crate) fn open_folder<M: Root>(
     // Numbers are read as they were written, whatever the caller's rounding is.
     let metadata = in_default_environment(|| M::decode(&text)).context(place)?;
     let bytes = metadata.files().iter().fold(0_u64, |sum, file| sum.saturating_add(file.length));
-    let asking = memory.filter(|&memory| bytes > memory).map(|_| Arc::new(Asking::new()));
+    let is_larger = memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY);
+    let asking = is_larger.then(|| Arc::new(Asking::new()));
     let open = |file| open_file(path, file, asking.clone());
     let containers = metadata.files().iter().map(open).collect::<Result<_>>()?;
     Ok((metadata, text.len() as u64, containers))

@@ -102,8 +102,8 @@ impl Store {
     /// Checks the metadata, each file's length and section table, and all offsets. The contents are
     /// checked block by block on first read, or all at once by [`Store::verify`].
     ///
-    /// A store that is larger than the memory that this process can have is read block by block, and
-    /// its blocks are asked for ahead ([`Store::is_larger_than_memory`]).
+    /// A store that does not fit into three quarters of the memory that this process can have is read
+    /// block by block, and its blocks are asked for ahead ([`Store::is_larger_than_memory`]).
     ///
     /// # Cost
     /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
@@ -223,7 +223,8 @@ impl Store {
         self.metadata_bytes + self.containers.iter().map(Container::file_bytes).sum::<u64>()
     }
 
-    /// Whether the files were larger than the memory that this process could have when it opened them.
+    /// Whether the files did not fit into three quarters of the memory that this process could have when
+    /// it opened them.
     ///
     /// Then nothing is read but the blocks that are needed, and those are asked for ahead, many at a
     /// time; results are the same.
