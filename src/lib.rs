@@ -85,7 +85,7 @@
 //! | stores of events, and token rows from them | [`events`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
-//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `environment`, `files`, `launcher`, `map`, `panics`, `process`, `stamp`, `tensor` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `environment`, `files`, `launcher`, `map`, `memory`, `panics`, `process`, `stamp`, `tensor` |
 
 pub mod audit;
 mod bytes;
@@ -98,6 +98,7 @@ mod handoff;
 #[cfg(feature = "reduce")]
 mod launcher;
 mod map;
+mod memory;
 mod panics;
 mod process;
 

@@ -6,6 +6,9 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::files::open_file;
 
+/// No system has smaller pages.
+const PAGE_BYTES: usize = 4096;
+
 /// A whole file, mapped read-only.
 pub(crate) struct Map(memmap2::Mmap);
 
@@ -33,6 +36,40 @@ impl Map {
         // If the system cannot do so, each page is loaded on its first read.
         let _ = self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len());
         #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+    }
+
+    /// Waits until bytes are in memory.
+    ///
+    /// # Errors
+    /// When the disk fails, where the system tells; elsewhere it ends the process with a signal.
+    pub(crate) fn load(&self, bytes: std::ops::Range<usize>) -> std::io::Result<()> {
+        #[cfg(target_os = "linux")]
+        match self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len()) {
+            // Linux before 5.14 does not know the request.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+            done => return done,
+        }
+        // One byte of a page brings in the page.
+        let touched = self.0[bytes].iter().step_by(PAGE_BYTES).fold(0, |all, byte| all ^ byte);
+        std::hint::black_box(touched);
+        Ok(())
+    }
+
+    /// Says that bytes are read here and there: a page that is missing is then read alone, where the
+    /// system otherwise reads up to megabytes around it.
+    pub(crate) fn expect_scattered_reads(&self) {
+        #[cfg(unix)]
+        // Without it reads only take longer.
+        let _ = self.0.advise(memmap2::Advice::Random);
+    }
+
+    /// Asks the system to read bytes that are not in memory, without waiting for them.
+    pub(crate) fn ask(&self, bytes: std::ops::Range<usize>) {
+        #[cfg(unix)]
+        // If the system cannot do so, each page is loaded on its first read.
+        let _ = self.0.advise_range(memmap2::Advice::WillNeed, bytes.start, bytes.len());
+        #[cfg(not(unix))]
         let _ = bytes;
     }
 

@@ -385,14 +385,18 @@ class Store:
 
     A store is also a path: what takes its folder takes the store itself.
 
+    A store may be larger than memory: then the parts that are needed are read, asked for ahead.
+
     Args:
         path: The folder that `prepare` made.
+        populate: Read the whole store into memory first, as `warm` does.
 
     Raises:
         IoError: A file cannot be read.
         NotOurs: The folder is not a store.
         VersionMismatch: The store is of another format version.
         Corrupt: The store is damaged.
+        LimitExceeded: The store is to be populated, and is larger than memory.
 
     Example:
         >>> store = headwater.Store("shop.db")  # doctest: +SKIP
@@ -400,7 +404,7 @@ class Store:
         >>> store.task("churn").splits  # doctest: +SKIP
     """
 
-    def __new__(cls, path: str | os.PathLike[str]) -> Store: ...
+    def __new__(cls, path: str | os.PathLike[str], *, populate: bool = False) -> Store: ...
     @property
     def path(self) -> os.PathLike[str]:
         """The folder that the store was opened from."""
@@ -498,6 +502,20 @@ class Store:
 
         Raises:
             Corrupt: A file is damaged; the message names the file and the place.
+        """
+
+    def warm(self) -> int:
+        """Reads the whole store into memory, in sequence, so that batches wait for no disk.
+
+        The system keeps it for every process of the machine until it needs the memory.
+
+        Returns:
+            The number of bytes that were read.
+
+        Raises:
+            LimitExceeded: The store is larger than the memory that this process can have. It needs
+                no warming: the parts that are needed are read, asked for ahead.
+            IoError: A file cannot be read.
         """
 
     def row(self, table: str, key: str | int | None = None, *, index: int | None = None) -> RowView:

@@ -29,8 +29,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::memory_available;
 use crate::plan::Permutation;
-use crate::process::memory_available;
 use crate::progress::Progress;
 use crate::random::{Purpose, name_identity};
 #[cfg(feature = "cli")]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::asking::Asking;
 use crate::bytes::{ALIGNMENT, Digest, no_memory, u32_at, u64_at};
 use crate::error::{Error, Result};
 #[cfg(feature = "prepare")]
@@ -40,6 +41,8 @@ pub(crate) struct Container {
 struct File {
     path: PathBuf,
     map: Map,
+    /// What is asked for before it is read; none when memory holds the files.
+    asking: Option<Arc<Asking>>,
 }
 
 #[derive(Clone)]
@@ -51,13 +54,17 @@ struct Entry {
 }
 
 impl Container {
-    /// Maps the file and checks its header and section table.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    /// Maps the file and checks its header and section table. It is one of several that memory does not
+    /// hold if they share an `asking`.
+    pub(super) fn open(path: &Path, asking: Option<Arc<Asking>>) -> Result<Self> {
         check_is_file(path)?;
         let map = Map::open(path)?;
         let sections =
             parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
-        let file = Arc::new(File { path: path.to_path_buf(), map });
+        if asking.is_some() {
+            map.expect_scattered_reads();
+        }
+        let file = Arc::new(File { path: path.to_path_buf(), map, asking });
         Ok(Self { file, sections, is_copy: false })
     }
 
@@ -74,7 +81,8 @@ impl Container {
             bytes.copy_from_slice(self.any_section(&entry.name)?.get(0, entry.length)?);
             change(&entry.name, bytes)?;
         }
-        let file = Arc::new(File { path: self.file.path.clone(), map: memory.into_map()? });
+        let (path, map) = (self.file.path.clone(), memory.into_map()?);
+        let file = Arc::new(File { path, map, asking: None });
         Ok(Self { file, sections: self.sections.clone(), is_copy: true })
     }
 
@@ -86,6 +94,33 @@ impl Container {
     /// Returns the length of the file in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file.map.bytes().len() as u64
+    }
+
+    /// Whether reads are asked for ahead, because memory does not hold the files.
+    pub(crate) fn asks_ahead(&self) -> bool {
+        self.file.asking.is_some()
+    }
+
+    /// Looks whether the files are read from the disk, for those that are asked for ahead.
+    pub(crate) fn look(&self) {
+        if let Some(asking) = &self.file.asking {
+            asking.look();
+        }
+    }
+
+    /// Reads the file into memory, from its beginning to its end.
+    pub(crate) fn warm(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
+        const PIECE: usize = 8 << 20;
+        let length = self.file.map.bytes().len();
+        for from in (0..length).step_by(PIECE) {
+            let to = length.min(from + PIECE);
+            // The next piece is read while this one is waited for.
+            self.file.map.ask(from..length.min(to + PIECE));
+            let fail = |e| Error::io(&self.file.path, "reading", e);
+            self.file.map.load(from..to).map_err(fail)?;
+            progress((to - from) as u64)?;
+        }
+        Ok(())
     }
 
     /// Returns the section `name`, which must be exactly `length` bytes long.
@@ -115,6 +150,7 @@ impl Container {
             offset: entry.offset,
             length: entry.length,
             digests_at: entry.digests_at,
+            asks_ahead: self.file.asking.is_some(),
             checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(checked)).collect(),
         })
     }
@@ -260,6 +296,8 @@ pub(crate) struct Section {
     offset: usize,
     length: usize,
     digests_at: usize,
+    /// Whether the file has an [`Asking`], where a read finds it at once.
+    asks_ahead: bool,
     /// A bit for each block that matched its digest.
     checked: Box<[AtomicU64]>,
 }
@@ -304,12 +342,50 @@ impl Section {
         self.slice(index, 1).map(|values| values[0])
     }
 
-    /// Prefetches the bytes `[at, at + count)`.
+    /// Prefetches the bytes `[at, at + count)`: from memory, or from the disk.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize, count: usize) {
+        if self.asks_ahead && self.ask(at, count) {
+            return;
+        }
         let start = self.offset.saturating_add(at);
         let end = start.saturating_add(count);
         (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
+    }
+
+    /// Asks the disk for the bytes `[at, at + count)` without waiting; false when they count as in memory.
+    ///
+    /// A block that was not checked yet is asked for whole, because its check reads all of it.
+    #[cold]
+    fn ask(&self, at: usize, count: usize) -> bool {
+        let end = at.saturating_add(count).min(self.length);
+        if at >= end {
+            return false;
+        }
+        let (first, last) = (at / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+        let asks_again = self.file.asking.as_ref().is_some_and(|asking| asking.asks_again());
+        if !asks_again && (first..=last).all(|block| self.is_checked(block)) {
+            return false;
+        }
+        let from = if self.is_checked(first) { at } else { first * BLOCK_BYTES };
+        let to = if self.is_checked(last) { end } else { self.end_of(last) };
+        self.file.map.ask(self.offset + from..self.offset + to);
+        true
+    }
+
+    /// Asks for block `block`, which is about to be checked, and for some more if the blocks before it
+    /// were checked and those after it were not: then somebody reads the section from end to end.
+    fn ask_to_check(&self, block: usize) {
+        const SCAN: usize = 8;
+        const AHEAD: usize = 64;
+        let blocks = self.length.div_ceil(BLOCK_BYTES);
+        let is_scan = block >= SCAN
+            && (block - SCAN..block).all(|before| self.is_checked(before))
+            && (block..blocks.min(block + SCAN)).all(|after| !self.is_checked(after));
+        // Once in so many blocks, because what was asked for costs time, too.
+        let ahead = if is_scan && block.is_multiple_of(SCAN) { AHEAD } else { 1 };
+        let to = self.end_of(blocks.min(block + ahead) - 1);
+        self.file.map.ask(self.offset + block * BLOCK_BYTES..self.offset + to);
     }
 
     /// Returns an error about this section.
@@ -327,15 +403,23 @@ impl Section {
 
     #[inline]
     fn check_block(&self, block: usize) -> Result<()> {
-        // Relaxed: the bit says only that these bytes, which no one writes, matched their digest.
-        if self.checked[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1 {
+        if self.is_checked(block) {
             return Ok(());
         }
         self.check_block_against_digest(block)
     }
 
+    #[inline]
+    fn is_checked(&self, block: usize) -> bool {
+        // Relaxed: the bit says only that these bytes, which no one writes, matched their digest.
+        self.checked[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1
+    }
+
     #[cold]
     fn check_block_against_digest(&self, block: usize) -> Result<()> {
+        if self.asks_ahead {
+            self.ask_to_check(block);
+        }
         let at = self.digests_at + block * DIGEST_BYTES;
         let recorded = &self.file.map.bytes()[at..at + DIGEST_BYTES];
         if blake3::hash(self.block(block)).as_bytes()[..] != *recorded {
@@ -351,7 +435,11 @@ impl Section {
 
     fn block(&self, block: usize) -> &[u8] {
         let from = block * BLOCK_BYTES;
-        let to = (from + BLOCK_BYTES).min(self.length);
-        &self.file.map.bytes()[self.offset + from..self.offset + to]
+        &self.file.map.bytes()[self.offset + from..self.offset + self.end_of(block)]
+    }
+
+    /// Returns the end of a block in the section.
+    fn end_of(&self, block: usize) -> usize {
+        (block * BLOCK_BYTES + BLOCK_BYTES).min(self.length)
     }
 }

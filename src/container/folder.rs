@@ -2,11 +2,13 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::FileMetadata;
+use super::asking::Asking;
 use super::file::{Container, check_is_file};
 use crate::bytes::Digest;
 use crate::environment::in_default_environment;
@@ -170,22 +172,35 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
     read_file(&file)
 }
 
+/// The part of memory that the files may fill. The rest is for the process itself: asking for what is in memory
+/// after all costs little, and not asking for what is not costs seconds a batch.
+const QUARTERS_OF_MEMORY: u64 = 3;
+
 /// Opens the store in the folder `path`: returns its metadata, their length, and its files in the order of
 /// the metadata, each with a header that matches them.
-pub(crate) fn open_folder<M: Root>(path: &Path) -> Result<(M, u64, Vec<Container>)> {
+///
+/// With the bytes of `memory` that there are, files that do not fit into most of it are read block by block,
+/// each asked for ahead; without, the system reads around what is read.
+pub(crate) fn open_folder<M: Root>(
+    path: &Path,
+    memory: Option<u64>,
+) -> Result<(M, u64, Vec<Container>)> {
     let text = read_metadata(path)?;
     let place = || format!("{}", path.join(METADATA_FILE).display());
     // Numbers are read as they were written, whatever the caller's rounding is.
     let metadata = in_default_environment(|| M::decode(&text)).context(place)?;
-    let open = |file| open_file(path, file);
+    let bytes = metadata.files().iter().fold(0_u64, |sum, file| sum.saturating_add(file.length));
+    let is_larger = memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY);
+    let asking = is_larger.then(|| Arc::new(Asking::new()));
+    let open = |file| open_file(path, file, asking.clone());
     let containers = metadata.files().iter().map(open).collect::<Result<_>>()?;
     Ok((metadata, text.len() as u64, containers))
 }
 
-fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
+fn open_file(folder: &Path, file: &FileMetadata, asking: Option<Arc<Asking>>) -> Result<Container> {
     let path = folder.join(&file.path);
     let is_missing = |e: &Error| e.os_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
-    let container = Container::open(&path).map_err(|e| match is_missing(&e) {
+    let container = Container::open(&path, asking).map_err(|e| match is_missing(&e) {
         true => Error::corrupt(format!(
             "{} is missing: it is part of the store; copy the whole folder again",
             path.display()
@@ -220,6 +235,31 @@ pub(crate) fn file_of<'a>(
             path.display()
         ))
     })
+}
+
+/// Reads the files of the store in the folder `path` into memory, one after the other, if `memory` holds
+/// them: so many bytes, where that is known. Returns the number of bytes that were read.
+///
+/// # Errors
+/// `LimitExceeded` when memory does not hold them; `Io` when a file cannot be read; that of `progress`,
+/// which is called with the number of bytes read since its last call.
+pub(crate) fn warm(
+    path: &Path,
+    containers: &[Container],
+    memory: Option<u64>,
+    progress: &dyn Fn(u64) -> Result<()>,
+) -> Result<u64> {
+    let bytes = containers.iter().map(Container::file_bytes).sum::<u64>();
+    if let Some(memory) = memory.filter(|&memory| bytes > memory) {
+        return Err(Error::limit(format!(
+            "{}: expected a store of at most {memory} bytes, which is the memory that this process can \
+             have, found {bytes} bytes; use the store as it is, because one that is larger than memory is \
+             read where it is needed, or give the process more memory",
+            path.display()
+        )));
+    }
+    containers.iter().try_for_each(|container| container.warm(progress))?;
+    Ok(bytes)
 }
 
 /// Checks that the folder of a store, and the folders in it, hold no other files than the metadata list.

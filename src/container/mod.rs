@@ -1,9 +1,12 @@
 //! The `.bin` files of a store: named sections, a digest for every block.
 #![doc = include_str!("FORMAT.md")]
 
+mod asking;
 mod file;
 mod folder;
 mod strings;
+#[cfg(all(test, feature = "prepare"))]
+mod tests;
 #[cfg(feature = "prepare")]
 mod writer;
 
@@ -15,7 +18,7 @@ use crate::bytes::Digest;
 pub(crate) use file::is_container;
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
-pub(crate) use folder::{Root, check_no_other_files, file_of, open_folder};
+pub(crate) use folder::{Root, check_no_other_files, file_of, open_folder, warm};
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]
 pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};

@@ -12,9 +12,10 @@ use super::row::{Row, RowRecord, items_of};
 use super::tokens::TIME_END_SECONDS;
 use crate::bytes::{Digest, identity_of, key_digest};
 use crate::container::{
-    Container, METADATA_FILE, Section, Strings, check_no_other_files, file_of, open_folder,
+    Container, METADATA_FILE, Section, Strings, check_no_other_files, file_of, open_folder, warm,
 };
 use crate::error::{Context, Error, Result};
+use crate::memory::memory_available;
 use crate::plan::{Split, SplitRatios, SplitRule};
 use crate::random::name_identity;
 
@@ -60,7 +61,7 @@ impl EventStore {
     /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
     /// intact event store of this format.
     pub fn open(path: &Path) -> Result<Self> {
-        let (metadata, metadata_bytes, containers) = open_folder::<EventsMetadata>(path)?;
+        let (metadata, metadata_bytes, containers) = open_folder::<EventsMetadata>(path, None)?;
         check_ranges(&metadata).context(|| format!("{}", path.join(METADATA_FILE).display()))?;
         let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
@@ -94,6 +95,18 @@ impl EventStore {
         }
         self.verify_rows()?;
         check_no_other_files(&self.path, &[], &self.metadata.files)
+    }
+
+    /// Reads the whole store into memory, in sequence, so that the first batches wait for no disk.
+    /// Returns the number of bytes that were read.
+    ///
+    /// Calls `progress` with the number of bytes read since its last call; its error stops the reading.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the store is larger than the memory that this process can have; `Io` when a
+    /// file cannot be read.
+    pub fn warm(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<u64> {
+        warm(&self.path, &self.containers, memory_available(), progress)
     }
 
     /// Checks that the rows are what the metadata say of them, and that their events are in order.

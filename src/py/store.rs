@@ -30,8 +30,13 @@ impl From<Arc<DiskStore>> for Store {
 #[pymethods]
 impl Store {
     #[new]
-    fn new(path: PathBuf) -> PyResult<Self> {
-        Ok(Self(Arc::new(DiskStore::open(&path)?)))
+    #[pyo3(signature = (path, *, populate = false))]
+    fn new(py: Python<'_>, path: PathBuf, populate: bool) -> PyResult<Self> {
+        let store = Self(Arc::new(DiskStore::open(&path)?));
+        if populate {
+            store.warm(py)?;
+        }
+        Ok(store)
     }
 
     /// The folder that the store was opened from.
@@ -136,6 +141,13 @@ impl Store {
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let calls = Calls::default();
         let result = work::run(py, &calls, || self.0.verify(&|_| calls.check()))?;
+        calls.settle(py, result)
+    }
+
+    /// Reads the whole store into memory; returns the number of bytes.
+    fn warm(&self, py: Python<'_>) -> PyResult<u64> {
+        let calls = Calls::default();
+        let result = work::run(py, &calls, || self.0.warm(&|_| calls.check()))?;
         calls.settle(py, result)
     }
 

@@ -22,6 +22,10 @@ use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
 /// The slices of a sequence may take more memory than a short sequence itself.
 const SEQUENCES_AT_A_TIME: usize = 4096;
 
+/// The number of threads, if not more are given, where memory does not hold the stores: they mostly wait
+/// for the disk, which answers many reads at a time.
+const THREADS_THAT_WAIT: usize = 32;
+
 /// The source of one sequence of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceSource {
@@ -90,7 +94,7 @@ impl Engine {
             },
             tensors: Arc::new(Tensors::new(shape, settings.masks, references_max)),
             text_buckets,
-            threads: pool(threads)?,
+            threads: threads_for(&databases, threads)?,
             buffers: Arc::default(),
             scratch: Mutex::default(),
             text_tables: Mutex::default(),
@@ -108,6 +112,7 @@ impl Engine {
     pub(super) fn make(&self, task: usize, sources: &[SequenceSource]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
+        database.store.look();
         let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
         let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
         let settings = &self.settings;
@@ -239,6 +244,16 @@ impl Engine {
         };
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
         Ok((seed, observation))
+    }
+}
+
+/// Starts the threads that make batches.
+fn threads_for(databases: &[Database], threads: Option<usize>) -> Result<rayon::ThreadPool> {
+    let given = pool(threads)?;
+    let waits = databases.iter().any(|database| database.store.is_larger_than_memory());
+    match waits && given.current_num_threads() < THREADS_THAT_WAIT {
+        true => pool(Some(THREADS_THAT_WAIT)),
+        false => Ok(given),
     }
 }
 

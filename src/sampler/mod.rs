@@ -21,6 +21,8 @@ mod subset;
 mod summaries;
 mod tasks;
 mod tensors;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod visited;
 mod walk;

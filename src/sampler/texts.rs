@@ -15,8 +15,10 @@ const DEFAULT_BUCKETS: [u32; 4] = [256, 1024, 4096, 16_384];
 /// The number of vectors that a thread copies at a time.
 const PIECE: usize = 256;
 
-/// The number of vectors that are prefetched while one is copied.
+/// The number of vectors that are prefetched while one is copied: from memory, and from the disk, which
+/// answers many reads at a time.
 const AHEAD: usize = 4;
+const AHEAD_ON_DISK: usize = 64;
 
 /// Returns the counts that the vectors of a batch of `cell_count` cells are padded to.
 pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
@@ -118,8 +120,10 @@ impl TextTable {
 fn copy_vectors(store: &Store, texts: &[u32], vectors: &mut [f16]) -> Result<()> {
     let dimension = vectors.len() / texts.len();
     let slots = vectors.chunks_exact_mut(dimension);
+    let ahead = if store.is_larger_than_memory() { AHEAD_ON_DISK } else { AHEAD };
+    texts.iter().take(ahead).for_each(|&text| store.prefetch_text_embedding(text));
     for ((place, &text), slot) in texts.iter().enumerate().zip(slots) {
-        if let Some(&later) = texts.get(place + AHEAD) {
+        if let Some(&later) = texts.get(place + ahead) {
             store.prefetch_text_embedding(later);
         }
         let vector = store.text_embedding(text)?;

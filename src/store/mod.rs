@@ -12,6 +12,8 @@ mod scale;
 mod semantic;
 mod table;
 mod task;
+#[cfg(test)]
+mod tests;
 mod time;
 mod totals;
 
@@ -20,8 +22,11 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::bytes::Digest;
-use crate::container::{Container, Section, Strings, check_no_other_files, file_of, open_folder};
+use crate::container::{
+    Container, Section, Strings, check_no_other_files, file_of, open_folder, warm,
+};
 use crate::error::{Context, Error, Result};
+use crate::memory::memory_available;
 
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
@@ -97,6 +102,9 @@ impl Store {
     /// Checks the metadata, each file's length and section table, and all offsets. The contents are
     /// checked block by block on first read, or all at once by [`Store::verify`].
     ///
+    /// A store that does not fit into three quarters of the memory that this process can have is read
+    /// block by block, and its blocks are asked for ahead ([`Store::is_larger_than_memory`]).
+    ///
     /// # Cost
     /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
     ///
@@ -104,7 +112,12 @@ impl Store {
     /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
     /// intact store of this format.
     pub fn open(path: &Path) -> Result<Self> {
-        let (metadata, metadata_bytes, containers) = open_folder::<Metadata>(path)?;
+        Self::open_within(path, memory_available())
+    }
+
+    /// Opens the store with so many bytes of memory, if that is known.
+    pub(crate) fn open_within(path: &Path, memory: Option<u64>) -> Result<Self> {
+        let (metadata, metadata_bytes, containers) = open_folder::<Metadata>(path, memory)?;
         metadata.check().context(|| format!("{}", path.join(METADATA_FILE).display()))?;
         Self::assemble(path, metadata, metadata_bytes, containers)
     }
@@ -208,6 +221,36 @@ impl Store {
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.metadata_bytes + self.containers.iter().map(Container::file_bytes).sum::<u64>()
+    }
+
+    /// Whether the files did not fit into three quarters of the memory that this process could have when
+    /// it opened them.
+    ///
+    /// Then nothing is read but the blocks that are needed, and those are asked for ahead, many at a
+    /// time; results are the same.
+    #[must_use]
+    pub fn is_larger_than_memory(&self) -> bool {
+        self.containers.iter().any(Container::asks_ahead)
+    }
+
+    /// Reads the whole store into memory, in sequence, so that the first batches wait for no disk.
+    /// Returns the number of bytes that were read.
+    ///
+    /// Calls `progress` with the number of bytes read since its last call; its error stops the reading.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the store is larger than the memory that this process can have; `Io` when a
+    /// file cannot be read.
+    pub fn warm(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<u64> {
+        warm(&self.path, &self.containers, memory_available(), progress)
+    }
+
+    /// Looks whether blocks that were read once must be asked for again; called once a batch.
+    pub(crate) fn look(&self) {
+        // All files share the answer.
+        if let Some(container) = self.containers.first() {
+            container.look();
+        }
     }
 
     /// Returns the tables, in the order of the schema.

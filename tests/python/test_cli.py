@@ -22,6 +22,10 @@ def run(*arguments):
     return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False)
 
 
+def bytes_of(store):
+    return sum(path.stat().st_size for path in store.rglob("*.bin"))
+
+
 def test_help_and_version():
     assert run("--version").stdout == f"headwater {headwater.__version__}\n"
     done = run("--help")
@@ -41,6 +45,11 @@ def test_the_command_prepares_verifies_and_inspects_a_store(
     done = run("verify", out)
     assert done.returncode == 0
     assert ": OK, " in done.stdout
+    done = run("warm", out)
+    assert done.returncode == 0
+    assert (done.stdout, done.stderr) == (f"{out}: {bytes_of(out) / 1e6:.1f} MB in memory\n", "")
+    report = json.loads(run("warm", out, "--json").stdout)
+    assert report == {"root": headwater.Store(out).root, "bytes": bytes_of(out)}
     done = run("inspect", out, "--table", "orders", "--row", "3", "--json")
     assert json.loads(done.stdout)["key"] == "3"
 
@@ -84,6 +93,7 @@ def test_force_replaces_a_store_and_tables_select(tmp_path, shop_folder, schema_
         (["frobnicate"], 2, "unrecognized subcommand"),
         (["verify", "/nowhere"], 1, "/nowhere"),
         (["verify", "."], 3, "not a store"),
+        (["warm", "."], 3, "not a store"),
         (["cursor", CURSORS / "bad" / "cursor-flipped-bit.cursor"], 3, "damaged"),
     ],
 )

@@ -13,6 +13,7 @@ mod prepare;
 mod schema;
 mod sql;
 mod verify;
+mod warm;
 
 use std::ffi::OsString;
 
@@ -27,6 +28,7 @@ From data to a store:
   headwater schema my-folder --out schema.toml     # then read and correct schema.toml
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
+  headwater warm my.db                             # read it into memory before a training
   headwater audit my.db                            # does a column leak the label?
   headwater inspect my.db --table orders --row 17
   headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
@@ -61,6 +63,7 @@ enum Verb {
     Sql(sql::SqlArgs),
     Prepare(prepare::PrepareArgs),
     Verify(verify::VerifyArgs),
+    Warm(warm::WarmArgs),
     Audit(audit::AuditArgs),
     Inspect(inspect_args::InspectArgs),
     Export(export::ExportArgs),
@@ -86,6 +89,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Sql(args) => sql::run(&args),
         Verb::Prepare(args) => prepare::run(&args, hooks),
         Verb::Verify(args) => verify::run(&args, hooks),
+        Verb::Warm(args) => warm::run(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Export(args) => export::run(&args, hooks),
         Verb::Bench(args) => args.run(hooks),

@@ -1,0 +1,45 @@
+//! P1: memory is a speed setting, too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Sampler, Settings, Speed, Texts};
+use crate::plan::{Assignment, Split};
+use crate::store::Store;
+
+/// Returns the bytes of the first train batches with so much memory.
+fn batches(memory: Option<u64>, texts: &Texts) -> Vec<Vec<u8>> {
+    let store = Store::open_within(Path::new("checkpoints/store-v3-small"), memory).unwrap();
+    assert_eq!(store.is_larger_than_memory(), memory.is_some());
+    let mut settings = Settings::default();
+    let shape = &mut settings.shape;
+    (shape.batch_size, shape.sequence_length, shape.texts) = (8, 64, texts.clone());
+    let speed = Speed { threads: Some(1), prefetch: 1 };
+    let rank = Assignment::new(0, 1).unwrap();
+    let sampler = Sampler::new(vec![Arc::new(store)], settings, rank, speed).unwrap();
+    let bytes = |_| {
+        let (batch, _) = sampler.next(Split::Train).unwrap();
+        batch.tensors().flat_map(|(_, bytes)| bytes.to_vec()).collect()
+    };
+    (0..20).map(bytes).collect()
+}
+
+#[test]
+fn p1_a_store_larger_than_memory_gives_the_same_batches() {
+    for texts in [Texts::Batch(Vec::new()), Texts::Global] {
+        assert_eq!(batches(Some(0), &texts), batches(None, &texts));
+    }
+}
+
+#[test]
+fn more_threads_wait_for_the_disk_than_were_asked_for() {
+    let threads = |memory| {
+        let store = Store::open_within(Path::new("checkpoints/store-v3-small"), memory).unwrap();
+        let speed = Speed { threads: Some(2), prefetch: 0 };
+        let rank = Assignment::new(0, 1).unwrap();
+        let sampler = Sampler::new(vec![Arc::new(store)], Settings::default(), rank, speed);
+        sampler.unwrap().engine().threads.current_num_threads()
+    };
+    assert_eq!(threads(None), 2);
+    assert!(threads(Some(0)) > 2);
+}

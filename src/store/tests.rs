@@ -1,0 +1,64 @@
+//! Stores that memory holds, and stores that it does not.
+
+use std::cell::Cell as Counter;
+use std::path::Path;
+
+use super::{Metadata, Store};
+use crate::container::{Container, open_folder, warm};
+use crate::error::{Error, ErrorKind};
+
+const SMALL: &str = "checkpoints/store-v3-small";
+
+fn containers() -> (u64, Vec<Container>) {
+    let (_, _, containers) = open_folder::<Metadata>(Path::new(SMALL), None).unwrap();
+    (containers.iter().map(Container::file_bytes).sum(), containers)
+}
+
+#[test]
+fn blocks_are_asked_for_when_the_files_do_not_fit_into_memory() {
+    let (bytes, _) = containers();
+    let is_larger =
+        |memory| Store::open_within(SMALL.as_ref(), memory).unwrap().is_larger_than_memory();
+    assert!(!is_larger(None));
+    // A quarter of memory is for the process.
+    assert!(!is_larger(Some(bytes / 3 * 4 + 4)));
+    assert!(is_larger(Some(bytes / 3 * 4 - 4)));
+}
+
+#[test]
+fn a_store_larger_than_memory_is_verified_like_any_other() {
+    let store = Store::open_within(SMALL.as_ref(), Some(0)).unwrap();
+    store.verify(&|_| Ok(())).unwrap();
+}
+
+#[test]
+fn warming_reads_every_byte_once() {
+    let (bytes, containers) = containers();
+    let read = Counter::new(0);
+    let progress = |more| {
+        read.set(read.get() + more);
+        Ok(())
+    };
+    assert_eq!(warm(SMALL.as_ref(), &containers, Some(bytes), &progress).unwrap(), bytes);
+    assert_eq!(read.get(), bytes);
+    let stop = |_| Err(Error::interrupted("stopped"));
+    let error = warm(SMALL.as_ref(), &containers, None, &stop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+}
+
+#[test]
+fn warming_refuses_what_memory_does_not_hold() {
+    let (bytes, containers) = containers();
+    let never = |_| unreachable!("nothing is read");
+    let error = warm(SMALL.as_ref(), &containers, Some(bytes - 1), &never).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{SMALL}: expected a store of at most {} bytes, which is the memory that this process can \
+             have, found {bytes} bytes; use the store as it is, because one that is larger than memory is \
+             read where it is needed, or give the process more memory",
+            bytes - 1
+        )
+    );
+}

@@ -1,0 +1,138 @@
+"""Stores that memory does not hold, under a real limit of memory."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import headwater
+
+ROWS = 150_000
+
+# Joins a control group, leaves itself a quarter of the store's size, and makes batches.
+LIMITED = """
+import hashlib, json, os, pathlib, sys
+store_path, size, group = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
+if group.name:
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+import numpy
+import headwater
+limit = group / ("memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes")
+used = group / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")
+refused = None
+if group.name:
+    limit.write_text(str(int(used.read_text()) + size // 4))
+    try:
+        headwater.Store(store_path, populate=True)
+    except headwater.LimitExceeded as error:
+        refused = str(error)
+sampler = headwater.Sampler(
+    store_path, rank=0, world_size=1, seed=3, num_threads=1, default_sequence_length=64
+)
+threads = len(os.listdir("/proc/self/task"))
+hasher = hashlib.blake2b()
+for _ in range(20):
+    batch = sampler.next_train_batch()
+    for name in sorted(batch):
+        hasher.update(numpy.ascontiguousarray(batch[name]).tobytes())
+sampler.shutdown()
+print(json.dumps({"digest": hasher.hexdigest(), "threads": threads, "refused": refused}))
+"""
+
+
+@pytest.fixture(scope="module")
+def group():
+    """A control group below its own, whose memory can be limited."""
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    roots = {"memory": "/sys/fs/cgroup/memory", "": "/sys/fs/cgroup"}
+    for _, controllers, path in lines:
+        parent = Path(roots.get(controllers, "/nowhere") + path)
+        try:
+            made = Path(tempfile.mkdtemp(prefix="headwater-test-", dir=parent))
+        except OSError:
+            continue
+        if any((made / name).exists() for name in ("memory.max", "memory.limit_in_bytes")):
+            yield made
+            made.rmdir()
+            return
+        made.rmdir()
+    pytest.skip("needs a control group below its own, which this process may not make")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store of some 100 MB, most of it vectors of texts; and its size."""
+    import pyarrow
+
+    out = tmp_path_factory.mktemp("big") / "db"
+    numbers = range(ROWS)
+    parents = pyarrow.table({"id": range(ROWS // 10), "note": [f"p {n}" for n in numbers[::10]]})
+    children = pyarrow.table(
+        {
+            "id": numbers,
+            "parent": [n * 7919 % (ROWS // 10) for n in numbers],
+            "note": [f"text {n}" for n in numbers],
+            "good": [n % 3 == 0 for n in numbers],
+        }
+    )
+    schema = {
+        "database": "big",
+        "table": [
+            {"name": "p", "key": "id", "columns": {"id": "identifier", "note": "text"}},
+            {
+                "name": "c",
+                "key": "id",
+                "columns": {
+                    "id": "identifier",
+                    "parent": "identifier",
+                    "note": "text",
+                    "good": "boolean",
+                },
+                "references": [{"columns": "parent", "to": "p"}],
+            },
+        ],
+        "task": [
+            {
+                "name": "good",
+                "cell": {"table": "c", "column": "good"},
+                "sees_everything": True,
+            }
+        ],
+    }
+    return out, headwater.prepare({"p": parents, "c": children}, schema, out)["store_bytes"]
+
+
+def batches(store, group):
+    """Makes batches in a process of its own; returns what it says."""
+    path, size = store
+    # Pages that are in memory already count for nobody, so the limited process would read none.
+    for file in path.rglob("*.bin"):
+        descriptor = os.open(file, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    command = [sys.executable, "-c", LIMITED, str(path), str(size), str(group)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
+def test_p1_a_quarter_of_the_store_in_memory_gives_the_same_batches(store, group):
+    free, limited = batches(store, ""), batches(store, group)
+    assert limited["digest"] == free["digest"]
+    # The limit was noticed: many threads wait for the disk.
+    assert limited["threads"] >= free["threads"] + 20
+    assert "expected a store of at most" in limited["refused"]
+
+
+def test_a_store_is_read_into_memory_on_request(store_path):
+    store = headwater.Store(store_path, populate=True)
+    files = [path for path in Path(store_path).rglob("*.bin") if path.is_file()]
+    assert store.warm() == sum(path.stat().st_size for path in files)
+    with pytest.raises(TypeError):
+        headwater.Store(store_path, True)  # type: ignore[misc]
