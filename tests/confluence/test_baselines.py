@@ -418,7 +418,7 @@ def test_nothing_known_later_than_visible_until_counts(labelled_store):
 
     # The first labels are known later: all seeds get the mean.
     assert last_label("2020-01-01")["auroc"] == 0.5
-    assert last_label(None)["auroc"] > 0.5
+    assert last_label(None)["auroc"] != 0.5
 
 
 def test_the_relf1_example_is_the_board_it_names(tmp_path):
