@@ -51,7 +51,8 @@ def test_a_terminated_comparison_leaves_no_run_behind(tiny, tmp_path):
     end = time.monotonic() + 60
     while len(left()) < 4 and time.monotonic() < end:
         time.sleep(0.05)
-    assert len(left()) == 4
+    # More for an instant: a process that starts a program has two of its name.
+    assert len(left()) >= 4
     program.terminate()
     assert program.wait(timeout=60) == 143
     assert left() == []
