@@ -20,7 +20,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tiny, tmp_path):
     settings += ["--set", "optimizer.steps=60", "--set", "data.tasks=['churn', 'spend']"]
     finished = subprocess.run(
         [sys.executable, PROGRAM, store, tmp_path, *settings],
-        capture_output=True, text=True, timeout=500,
+        capture_output=True, text=True, timeout=runs.PATIENCE_SECONDS,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "identical to the last bit: 60 losses, and all metrics" in finished.stdout

@@ -19,6 +19,7 @@ from confluence.config import ConfigError
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
 from runs import (
+    PATIENCE_SECONDS,
     confluence,
     process_options,
     records,
@@ -48,7 +49,7 @@ def train_on(count, settings, out, *more):
     ranks = [start_run(settings, out, *more, *options, rank) for rank in range(count)]
     try:
         for rank in ranks:
-            _, error = rank.communicate(timeout=600)
+            _, error = rank.communicate(timeout=PATIENCE_SECONDS)
             assert rank.returncode == 0, error
     finally:
         for rank in ranks:
@@ -99,7 +100,7 @@ def test_p9_a_run_goes_on_with_any_number_of_processes_after_kills(alone, small,
             wait_for_step(ranks[0], out, step)
             ranks[draws.randrange(count)].kill()
             for rank in ranks:
-                rank.communicate(timeout=200)
+                rank.communicate(timeout=PATIENCE_SECONDS)
         finally:
             for rank in ranks:
                 rank.kill()
@@ -154,7 +155,7 @@ def test_p9_a_launcher_starts_the_processes_without_options(launcher, alone, sma
     ]  # fmt: skip
     try:
         for rank in ranks:
-            _, error = rank.communicate(timeout=300)
+            _, error = rank.communicate(timeout=PATIENCE_SECONDS)
             assert rank.returncode == 0, error
     finally:
         for rank in ranks:

@@ -20,6 +20,7 @@ from confluence.parallel import Processes
 from confluence.step import StepMetrics
 from runs import (
     ENDLESS,
+    PATIENCE_SECONDS,
     process_options,
     records,
     results,
@@ -77,7 +78,7 @@ def test_a_stopped_run_writes_a_checkpoint_and_resumes(whole, tiny, tmp_path):
     process = start_run(tiny, out)
     wait_for_step(process, out, 5)
     process.send_signal(signal.SIGTERM)
-    _, error = process.communicate(timeout=120)
+    _, error = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130, error
     assert "continue with --resume" in error
     finished = run([], out, "--resume")
@@ -93,7 +94,7 @@ def test_without_microbatches_two_processes_equal_one_up_to_rounding(texts, whol
     settings = [*tiny, "optimizer.microbatches=0", f"data.texts={texts}"]
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
     for rank in ranks:
-        _, error = rank.communicate(timeout=300)
+        _, error = rank.communicate(timeout=PATIENCE_SECONDS)
         assert rank.returncode == 0, error
     ours, theirs = records(out), records(whole)
     assert [(line["step"], line["task"]) for line in ours] == [
