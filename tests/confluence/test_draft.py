@@ -183,7 +183,7 @@ def test_a_draft_has_the_steps_that_fit_into_the_minutes(demo_store, quick):
 
 
 def test_minutes_for_too_few_steps_say_how_many_are_enough(demo_store, quick):
-    quick.speed = speed.Speed(5.0, 4.0, 4.0, 0.5)
+    quick.speed = speed.Speed(5.0, 4.0, 4.0, 1.5)
     enough = {}
     # Contexts that fill what two minutes allow get longer with more minutes, and so do the steps.
     for cells in (16, 64):
