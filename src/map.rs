@@ -64,8 +64,8 @@ impl Map {
         let _ = self.0.advise(memmap2::Advice::Random);
     }
 
-    /// Asks the system to read bytes that are not in memory, without waiting for them.
-    pub(crate) fn ask(&self, bytes: std::ops::Range<usize>) {
+    /// Has the system read bytes that are not in memory, without waiting for them.
+    pub(crate) fn read_ahead(&self, bytes: std::ops::Range<usize>) {
         #[cfg(unix)]
         // If the system cannot do so, each page is loaded on its first read.
         let _ = self.0.advise_range(memmap2::Advice::WillNeed, bytes.start, bytes.len());

@@ -1,8 +1,9 @@
-"""One key for a program of one CPU, whichever rank of a run it is compiled for.
+"""The keys of compiled programs in JAX's cache folder, equal on all ranks of a run on CPUs.
 
-JAX keeps what rank 0 alone compiles, and its key holds the number of the device: each other rank
-would compile all its programs anew at each start. For GPUs JAX leaves the number out itself. What
-is kept for one device runs on another of the same kind with the same bits.
+Only rank 0 writes what it compiles to the folder, and JAX's key of a program holds the number of
+the device, which differs from rank to rank: the other ranks would compile all their programs at
+each start. For GPUs JAX leaves the number out itself. A program that was compiled for one device
+gives the same bits on another of the same kind.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jax._src import cache_key
 
 @cache
 def leave_out_device_numbers() -> None:
-    """Makes JAX key programs of one device by the kind of the device, until the process ends."""
+    """Leaves the number of the device out of the keys of programs that run on one device."""
     hash_options = cache_key._hash_serialized_compile_options
     hash_devices = cache_key._hash_accelerator_config
 

@@ -147,7 +147,7 @@ class Layout:
     """Where arrays lie: on a mesh of one device per process, with one axis named `data`."""
 
     def __init__(self, devices: Sequence[jax.Device] | None = None) -> None:
-        # Here, because nothing is compiled before it is known where arrays lie.
+        # Before the first program is compiled.
         compile_keys.leave_out_device_numbers()
         devices = _one_device_per_process() if devices is None else devices
         self.mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))

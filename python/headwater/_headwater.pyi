@@ -385,7 +385,7 @@ class Store:
 
     A store is also a path: what takes its folder takes the store itself.
 
-    A store may be larger than memory: then the parts that are needed are read, asked for ahead.
+    A store may be larger than memory: then only the blocks that are needed are read.
 
     Args:
         path: The folder that `prepare` made.
@@ -396,7 +396,7 @@ class Store:
         NotOurs: The folder is not a store.
         VersionMismatch: The store is of another format version.
         Corrupt: The store is damaged.
-        LimitExceeded: The store is to be populated, and is larger than memory.
+        LimitExceeded: With `populate`: the store is larger than memory.
 
     Example:
         >>> store = headwater.Store("shop.db")  # doctest: +SKIP
@@ -513,8 +513,7 @@ class Store:
             The number of bytes that were read.
 
         Raises:
-            LimitExceeded: The store is larger than the memory that this process can have. It needs
-                no warming: the parts that are needed are read, asked for ahead.
+            LimitExceeded: The store is larger than the memory that this process can have.
             IoError: A file cannot be read.
         """
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::asking::Asking;
+use super::read_ahead::ReadAhead;
 use crate::bytes::{ALIGNMENT, Digest, no_memory, u32_at, u64_at};
 use crate::error::{Error, Result};
 #[cfg(feature = "prepare")]
@@ -41,8 +41,8 @@ pub(crate) struct Container {
 struct File {
     path: PathBuf,
     map: Map,
-    /// What is asked for before it is read; none when memory holds the files.
-    asking: Option<Arc<Asking>>,
+    /// What is read ahead; none when memory holds the files.
+    read_ahead: Option<Arc<ReadAhead>>,
 }
 
 #[derive(Clone)]
@@ -54,17 +54,17 @@ struct Entry {
 }
 
 impl Container {
-    /// Maps the file and checks its header and section table. It is one of several that memory does not
-    /// hold if they share an `asking`.
-    pub(super) fn open(path: &Path, asking: Option<Arc<Asking>>) -> Result<Self> {
+    /// Maps the file and checks its header and section table. Files that memory does not hold share a
+    /// `read_ahead`.
+    pub(super) fn open(path: &Path, read_ahead: Option<Arc<ReadAhead>>) -> Result<Self> {
         check_is_file(path)?;
         let map = Map::open(path)?;
         let sections =
             parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
-        if asking.is_some() {
+        if read_ahead.is_some() {
             map.expect_scattered_reads();
         }
-        let file = Arc::new(File { path: path.to_path_buf(), map, asking });
+        let file = Arc::new(File { path: path.to_path_buf(), map, read_ahead });
         Ok(Self { file, sections, is_copy: false })
     }
 
@@ -82,7 +82,7 @@ impl Container {
             change(&entry.name, bytes)?;
         }
         let (path, map) = (self.file.path.clone(), memory.into_map()?);
-        let file = Arc::new(File { path, map, asking: None });
+        let file = Arc::new(File { path, map, read_ahead: None });
         Ok(Self { file, sections: self.sections.clone(), is_copy: true })
     }
 
@@ -96,15 +96,15 @@ impl Container {
         self.file.map.bytes().len() as u64
     }
 
-    /// Whether reads are asked for ahead, because memory does not hold the files.
-    pub(crate) fn asks_ahead(&self) -> bool {
-        self.file.asking.is_some()
+    /// Whether blocks are read ahead, because memory does not hold the files.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.file.read_ahead.is_some()
     }
 
-    /// Looks whether the files are read from the disk, for those that are asked for ahead.
-    pub(crate) fn look(&self) {
-        if let Some(asking) = &self.file.asking {
-            asking.look();
+    /// Begins a batch, for all files that are read ahead together.
+    pub(crate) fn begin_batch(&self) {
+        if let Some(read_ahead) = &self.file.read_ahead {
+            read_ahead.begin_batch();
         }
     }
 
@@ -115,7 +115,7 @@ impl Container {
         for from in (0..length).step_by(PIECE) {
             let to = length.min(from + PIECE);
             // The next piece is read while this one is waited for.
-            self.file.map.ask(from..length.min(to + PIECE));
+            self.file.map.read_ahead(from..length.min(to + PIECE));
             let fail = |e| Error::io(&self.file.path, "reading", e);
             self.file.map.load(from..to).map_err(fail)?;
             progress((to - from) as u64)?;
@@ -150,7 +150,7 @@ impl Container {
             offset: entry.offset,
             length: entry.length,
             digests_at: entry.digests_at,
-            asks_ahead: self.file.asking.is_some(),
+            reads_ahead: self.file.read_ahead.is_some(),
             checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(checked)).collect(),
         })
     }
@@ -296,8 +296,8 @@ pub(crate) struct Section {
     offset: usize,
     length: usize,
     digests_at: usize,
-    /// Whether the file has an [`Asking`], where a read finds it at once.
-    asks_ahead: bool,
+    /// Whether the file has a [`ReadAhead`]; here because each read tests it.
+    reads_ahead: bool,
     /// A bit for each block that matched its digest.
     checked: Box<[AtomicU64]>,
 }
@@ -345,7 +345,7 @@ impl Section {
     /// Prefetches the bytes `[at, at + count)`: from memory, or from the disk.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize, count: usize) {
-        if self.asks_ahead && self.ask(at, count) {
+        if self.reads_ahead && self.read_ahead(at, count) {
             return;
         }
         let start = self.offset.saturating_add(at);
@@ -353,39 +353,40 @@ impl Section {
         (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
     }
 
-    /// Asks the disk for the bytes `[at, at + count)` without waiting; false when they count as in memory.
+    /// Reads the bytes `[at, at + count)` ahead, without waiting; false when they count as in memory.
     ///
-    /// A block that was not checked yet is asked for whole, because its check reads all of it.
+    /// A block that was not checked yet is read whole, because its check needs all of it.
     #[cold]
-    fn ask(&self, at: usize, count: usize) -> bool {
+    fn read_ahead(&self, at: usize, count: usize) -> bool {
         let end = at.saturating_add(count).min(self.length);
         if at >= end {
             return false;
         }
         let (first, last) = (at / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
-        let asks_again = self.file.asking.as_ref().is_some_and(|asking| asking.asks_again());
-        if !asks_again && (first..=last).all(|block| self.is_checked(block)) {
+        let includes_checked =
+            self.file.read_ahead.as_ref().is_some_and(|of| of.includes_checked());
+        if !includes_checked && (first..=last).all(|block| self.is_checked(block)) {
             return false;
         }
         let from = if self.is_checked(first) { at } else { first * BLOCK_BYTES };
         let to = if self.is_checked(last) { end } else { self.end_of(last) };
-        self.file.map.ask(self.offset + from..self.offset + to);
+        self.file.map.read_ahead(self.offset + from..self.offset + to);
         true
     }
 
-    /// Asks for block `block`, which is about to be checked, and for some more if the blocks before it
-    /// were checked and those after it were not: then somebody reads the section from end to end.
-    fn ask_to_check(&self, block: usize) {
+    /// Reads ahead block `block`, which is about to be checked, and some more if the blocks before it
+    /// were checked and those after it were not: then the section is read from end to end.
+    fn read_ahead_to_check(&self, block: usize) {
         const SCAN: usize = 8;
         const AHEAD: usize = 64;
         let blocks = self.length.div_ceil(BLOCK_BYTES);
         let is_scan = block >= SCAN
             && (block - SCAN..block).all(|before| self.is_checked(before))
             && (block..blocks.min(block + SCAN)).all(|after| !self.is_checked(after));
-        // Once in so many blocks, because what was asked for costs time, too.
+        // Once in so many blocks, because reading ahead what is in memory costs time, too.
         let ahead = if is_scan && block.is_multiple_of(SCAN) { AHEAD } else { 1 };
         let to = self.end_of(blocks.min(block + ahead) - 1);
-        self.file.map.ask(self.offset + block * BLOCK_BYTES..self.offset + to);
+        self.file.map.read_ahead(self.offset + block * BLOCK_BYTES..self.offset + to);
     }
 
     /// Returns an error about this section.
@@ -417,8 +418,8 @@ impl Section {
 
     #[cold]
     fn check_block_against_digest(&self, block: usize) -> Result<()> {
-        if self.asks_ahead {
-            self.ask_to_check(block);
+        if self.reads_ahead {
+            self.read_ahead_to_check(block);
         }
         let at = self.digests_at + block * DIGEST_BYTES;
         let recorded = &self.file.map.bytes()[at..at + DIGEST_BYTES];

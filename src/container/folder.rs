@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::FileMetadata;
-use super::asking::Asking;
 use super::file::{Container, check_is_file};
+use super::read_ahead::ReadAhead;
 use crate::bytes::Digest;
 use crate::environment::in_default_environment;
 use crate::error::{Context, Error, Result};
@@ -172,15 +172,15 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
     read_file(&file)
 }
 
-/// The part of memory that the files may fill. The rest is for the process itself: asking for what is in memory
-/// after all costs little, and not asking for what is not costs seconds a batch.
+/// The part of memory that the files may fill. The rest is for the process itself: reading ahead what is in
+/// memory after all costs little, and not doing so where it is not costs seconds a batch.
 const QUARTERS_OF_MEMORY: u64 = 3;
 
 /// Opens the store in the folder `path`: returns its metadata, their length, and its files in the order of
 /// the metadata, each with a header that matches them.
 ///
-/// With the bytes of `memory` that there are, files that do not fit into most of it are read block by block,
-/// each asked for ahead; without, the system reads around what is read.
+/// Files that do not fit into three quarters of `memory`, in bytes, are read block by block, ahead of their use.
+/// Where it is not known how much memory there is, the system reads around what is read.
 pub(crate) fn open_folder<M: Root>(
     path: &Path,
     memory: Option<u64>,
@@ -191,16 +191,20 @@ pub(crate) fn open_folder<M: Root>(
     let metadata = in_default_environment(|| M::decode(&text)).context(place)?;
     let bytes = metadata.files().iter().fold(0_u64, |sum, file| sum.saturating_add(file.length));
     let is_larger = memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY);
-    let asking = is_larger.then(|| Arc::new(Asking::new()));
-    let open = |file| open_file(path, file, asking.clone());
+    let read_ahead = is_larger.then(|| Arc::new(ReadAhead::new()));
+    let open = |file| open_file(path, file, read_ahead.clone());
     let containers = metadata.files().iter().map(open).collect::<Result<_>>()?;
     Ok((metadata, text.len() as u64, containers))
 }
 
-fn open_file(folder: &Path, file: &FileMetadata, asking: Option<Arc<Asking>>) -> Result<Container> {
+fn open_file(
+    folder: &Path,
+    file: &FileMetadata,
+    read_ahead: Option<Arc<ReadAhead>>,
+) -> Result<Container> {
     let path = folder.join(&file.path);
     let is_missing = |e: &Error| e.os_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
-    let container = Container::open(&path, asking).map_err(|e| match is_missing(&e) {
+    let container = Container::open(&path, read_ahead).map_err(|e| match is_missing(&e) {
         true => Error::corrupt(format!(
             "{} is missing: it is part of the store; copy the whole folder again",
             path.display()
@@ -252,9 +256,8 @@ pub(crate) fn warm(
     let bytes = containers.iter().map(Container::file_bytes).sum::<u64>();
     if let Some(memory) = memory.filter(|&memory| bytes > memory) {
         return Err(Error::limit(format!(
-            "{}: expected a store of at most {memory} bytes, which is the memory that this process can \
-             have, found {bytes} bytes; use the store as it is, because one that is larger than memory is \
-             read where it is needed, or give the process more memory",
+            "{}: expected a store of at most {memory} bytes, the memory that this process can have, found \
+             {bytes} bytes; use the store without warming it, or give the process more memory",
             path.display()
         )));
     }

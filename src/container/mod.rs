@@ -1,9 +1,9 @@
 //! The `.bin` files of a store: named sections, a digest for every block.
 #![doc = include_str!("FORMAT.md")]
 
-mod asking;
 mod file;
 mod folder;
+mod read_ahead;
 mod strings;
 #[cfg(all(test, feature = "prepare"))]
 mod tests;

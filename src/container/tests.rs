@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::asking::Asking;
 use super::file::BLOCK_BYTES;
+use super::read_ahead::ReadAhead;
 use super::{Container, ContainerWriter};
 use crate::error::ErrorKind;
 
@@ -32,12 +32,12 @@ impl Written {
     }
 
     fn open(&self) -> Container {
-        Container::open(&self.file, Some(Arc::new(Asking::new()))).unwrap()
+        Container::open(&self.file, Some(Arc::new(ReadAhead::new()))).unwrap()
     }
 }
 
 #[test]
-fn what_is_asked_for_is_what_is_read() {
+fn reading_ahead_changes_no_byte() {
     let written = Written::new();
     let whole = written.open().any_section("bytes").unwrap();
     assert_eq!(whole.get(0, LENGTH).unwrap(), written.bytes);
@@ -53,7 +53,7 @@ fn what_is_asked_for_is_what_is_read() {
 }
 
 #[test]
-fn a_damaged_block_is_found_where_it_was_asked_for() {
+fn a_damaged_block_that_was_read_ahead_is_found() {
     let written = Written::new();
     let mut bytes = std::fs::read(&written.file).unwrap();
     bytes[64 + 30 * BLOCK_BYTES + 5] ^= 1;

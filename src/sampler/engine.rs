@@ -22,8 +22,8 @@ use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
 /// The slices of a sequence may take more memory than a short sequence itself.
 const SEQUENCES_AT_A_TIME: usize = 4096;
 
-/// The number of threads, if not more are given, where memory does not hold the stores: they mostly wait
-/// for the disk, which answers many reads at a time.
+/// The least number of threads where memory does not hold the stores: they mostly wait for the disk,
+/// which answers many reads at a time.
 const THREADS_THAT_WAIT: usize = 32;
 
 /// The source of one sequence of a batch.
@@ -112,7 +112,7 @@ impl Engine {
     pub(super) fn make(&self, task: usize, sources: &[SequenceSource]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
-        database.store.look();
+        database.store.begin_batch();
         let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
         let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
         let settings = &self.settings;

@@ -103,7 +103,7 @@ impl Store {
     /// checked block by block on first read, or all at once by [`Store::verify`].
     ///
     /// A store that does not fit into three quarters of the memory that this process can have is read
-    /// block by block, and its blocks are asked for ahead ([`Store::is_larger_than_memory`]).
+    /// block by block, ahead of their use ([`Store::is_larger_than_memory`]).
     ///
     /// # Cost
     /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
@@ -226,11 +226,11 @@ impl Store {
     /// Whether the files did not fit into three quarters of the memory that this process could have when
     /// it opened them.
     ///
-    /// Then nothing is read but the blocks that are needed, and those are asked for ahead, many at a
-    /// time; results are the same.
+    /// Then only the blocks that are needed are read, ahead of their use and many at a time; results are the
+    /// same.
     #[must_use]
     pub fn is_larger_than_memory(&self) -> bool {
-        self.containers.iter().any(Container::asks_ahead)
+        self.containers.iter().any(Container::reads_ahead)
     }
 
     /// Reads the whole store into memory, in sequence, so that the first batches wait for no disk.
@@ -245,11 +245,11 @@ impl Store {
         warm(&self.path, &self.containers, memory_available(), progress)
     }
 
-    /// Looks whether blocks that were read once must be asked for again; called once a batch.
-    pub(crate) fn look(&self) {
-        // All files share the answer.
+    /// Begins a batch, which decides what is read ahead.
+    pub(crate) fn begin_batch(&self) {
+        // All files share the decision.
         if let Some(container) = self.containers.first() {
-            container.look();
+            container.begin_batch();
         }
     }
 

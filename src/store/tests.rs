@@ -15,7 +15,7 @@ fn containers() -> (u64, Vec<Container>) {
 }
 
 #[test]
-fn blocks_are_asked_for_when_the_files_do_not_fit_into_memory() {
+fn blocks_are_read_ahead_when_the_files_do_not_fit_into_memory() {
     let (bytes, _) = containers();
     let is_larger =
         |memory| Store::open_within(SMALL.as_ref(), memory).unwrap().is_larger_than_memory();
@@ -55,9 +55,8 @@ fn warming_refuses_what_memory_does_not_hold() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{SMALL}: expected a store of at most {} bytes, which is the memory that this process can \
-             have, found {bytes} bytes; use the store as it is, because one that is larger than memory is \
-             read where it is needed, or give the process more memory",
+            "{SMALL}: expected a store of at most {} bytes, the memory that this process can have, found \
+             {bytes} bytes; use the store without warming it, or give the process more memory",
             bytes - 1
         )
     );

@@ -17,7 +17,7 @@ set_deterministic_flags()
 use_compile_cache()
 
 # A run of seconds that takes longer is broken; a busy machine is only slow.
-PATIENCE_SECONDS = 900
+TIMEOUT_SECONDS = 900
 # Settings of a run that a test ends before its last step. One layer is traced in half the time.
 ENDLESS = ["optimizer.steps=100000", "model.layers=1"]
 
@@ -26,7 +26,7 @@ def confluence(*arguments, **environment):
     """Runs the command to its end, and returns the finished process."""
     return subprocess.run(
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
-        capture_output=True, text=True, timeout=PATIENCE_SECONDS, env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env={**os.environ, **environment},
     )  # fmt: skip
 
 
@@ -49,6 +49,11 @@ def start_run(settings, out, *more):
     )  # fmt: skip
 
 
+def errors_of(process):
+    """Waits until a process has ended, and returns what it wrote to standard error."""
+    return process.communicate(timeout=TIMEOUT_SECONDS)[1]
+
+
 def process_options(count):
     """Returns the options that `count` processes of a run share; the rank of each follows."""
     return ["--processes", count, "--coordinator", f"127.0.0.1:{free_port()}", "--rank"]
@@ -56,7 +61,7 @@ def process_options(count):
 
 def wait_for_step(process, out, step):
     """Waits until the run has the checkpoint of a step."""
-    log, end = out / "metrics.jsonl", time.monotonic() + PATIENCE_SECONDS
+    log, end = out / "metrics.jsonl", time.monotonic() + TIMEOUT_SECONDS
     while process.poll() is None and time.monotonic() < end:
         if (out / "checkpoints" / str(step)).exists() and log.exists():
             return

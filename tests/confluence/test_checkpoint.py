@@ -19,15 +19,7 @@ from confluence import checkpoint, config
 from confluence.checkpoint import CheckpointError, Checkpoints, DamageError, Writer
 from confluence.patience import Validation
 from confluence.step import State
-from runs import (
-    PATIENCE_SECONDS,
-    confluence,
-    process_options,
-    records,
-    results,
-    run,
-    start_run,
-)
+from runs import confluence, errors_of, process_options, records, results, run, start_run
 
 SETTINGS = config.load(None, ["data.stores=here"])
 ROOTS = ["root"]
@@ -466,7 +458,7 @@ def test_two_processes_go_on_from_the_checkpoint_before_a_damaged_one(whole, tmp
     overwrite_state(out / "checkpoints" / str(damaged))
     options = process_options(2)
     ranks = [start_run([], out, "--resume", *options, rank) for rank in range(2)]
-    errors = [rank.communicate(timeout=PATIENCE_SECONDS)[1] for rank in ranks]
+    errors = [errors_of(rank) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], errors
     # Rank 0 alone tells it, and moves it.
     assert [error.count("is damaged: ") for error in errors] == [1, 0]

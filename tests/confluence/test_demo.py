@@ -20,7 +20,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tiny, tmp_path):
     settings += ["--set", "optimizer.steps=60", "--set", "data.tasks=['churn', 'spend']"]
     finished = subprocess.run(
         [sys.executable, PROGRAM, store, tmp_path, *settings],
-        capture_output=True, text=True, timeout=runs.PATIENCE_SECONDS,
+        capture_output=True, text=True, timeout=runs.TIMEOUT_SECONDS,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "identical to the last bit: 60 losses, and all metrics" in finished.stdout
@@ -51,7 +51,7 @@ def test_a_terminated_comparison_leaves_no_run_behind(tiny, tmp_path):
     end = time.monotonic() + 60
     while len(left()) < 4 and time.monotonic() < end:
         time.sleep(0.05)
-    # More for an instant: a process that starts a program has two of its name.
+    # More while one starts a program: until then the child has the same command line.
     assert len(left()) >= 4
     program.terminate()
     assert program.wait(timeout=60) == 143

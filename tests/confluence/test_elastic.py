@@ -19,8 +19,8 @@ from confluence.config import ConfigError
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
 from runs import (
-    PATIENCE_SECONDS,
     confluence,
+    errors_of,
     process_options,
     records,
     results,
@@ -49,7 +49,7 @@ def train_on(count, settings, out, *more):
     ranks = [start_run(settings, out, *more, *options, rank) for rank in range(count)]
     try:
         for rank in ranks:
-            _, error = rank.communicate(timeout=PATIENCE_SECONDS)
+            error = errors_of(rank)
             assert rank.returncode == 0, error
     finally:
         for rank in ranks:
@@ -68,8 +68,8 @@ def alone(small, tmp_path_factory):
     return out
 
 
-# Three processes have two microbatches of eight, and more: they do not divide the batch either. The
-# tests below have two processes.
+# Three processes have two microbatches of eight, and more: they do not divide the batch either. Two
+# processes are in the tests below.
 @pytest.mark.parametrize("count", [3, 4])
 def test_p9_processes_change_no_bit(count, alone, small, tmp_path):
     train_on(count, small, tmp_path / "run")
@@ -100,7 +100,7 @@ def test_p9_a_run_goes_on_with_any_number_of_processes_after_kills(alone, small,
             wait_for_step(ranks[0], out, step)
             ranks[draws.randrange(count)].kill()
             for rank in ranks:
-                rank.communicate(timeout=PATIENCE_SECONDS)
+                errors_of(rank)
         finally:
             for rank in ranks:
                 rank.kill()
@@ -155,7 +155,7 @@ def test_p9_a_launcher_starts_the_processes_without_options(launcher, alone, sma
     ]  # fmt: skip
     try:
         for rank in ranks:
-            _, error = rank.communicate(timeout=PATIENCE_SECONDS)
+            error = errors_of(rank)
             assert rank.returncode == 0, error
     finally:
         for rank in ranks:

@@ -15,7 +15,7 @@ from confluence import config, peers, rollcall, training
 from confluence.config import ConfigError
 from confluence.meeting_place import AddressFile, KnownAddress
 from confluence.peers import Peers
-from runs import ENDLESS, PATIENCE_SECONDS, process_options, start_run, wait_for_step
+from runs import ENDLESS, errors_of, process_options, start_run, wait_for_step
 
 SOON_SECONDS = 60
 
@@ -181,7 +181,7 @@ def test_ranks_whose_configuration_is_refused_all_say_why_and_end(tiny, tmp_path
     ranks = [start_run(settings, tmp_path / "run", *options, rank) for rank in range(2)]
     try:
         for rank in ranks:
-            _, error = rank.communicate(timeout=PATIENCE_SECONDS)
+            error = errors_of(rank)
             assert "no task is called 'nope'" in error
             assert "--resume" not in error
             assert rank.returncode == 1

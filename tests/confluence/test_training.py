@@ -20,7 +20,7 @@ from confluence.parallel import Processes
 from confluence.step import StepMetrics
 from runs import (
     ENDLESS,
-    PATIENCE_SECONDS,
+    errors_of,
     process_options,
     records,
     results,
@@ -78,7 +78,7 @@ def test_a_stopped_run_writes_a_checkpoint_and_resumes(whole, tiny, tmp_path):
     process = start_run(tiny, out)
     wait_for_step(process, out, 5)
     process.send_signal(signal.SIGTERM)
-    _, error = process.communicate(timeout=PATIENCE_SECONDS)
+    error = errors_of(process)
     assert process.returncode == 130, error
     assert "continue with --resume" in error
     finished = run([], out, "--resume")
@@ -94,7 +94,7 @@ def test_without_microbatches_two_processes_equal_one_up_to_rounding(texts, whol
     settings = [*tiny, "optimizer.microbatches=0", f"data.texts={texts}"]
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
     for rank in ranks:
-        _, error = rank.communicate(timeout=PATIENCE_SECONDS)
+        error = errors_of(rank)
         assert rank.returncode == 0, error
     ours, theirs = records(out), records(whole)
     assert [(line["step"], line["task"]) for line in ours] == [
@@ -155,7 +155,7 @@ def test_p4_any_number_of_processes_resumes_with_the_same_seeds(tiny_config):
 @pytest.mark.parametrize("dying", [0, 1])
 def test_a_killed_rank_ends_the_others_in_bounded_time(dying, tiny, tmp_path):
     out = tmp_path / "run"
-    # Longer than the wait for the other rank: that one is gone, not late, is what ends it.
+    # So long that the death of a rank ends the other, and not that it is late.
     settings = [*tiny, *ENDLESS, "run.timeout_seconds=120"]
     options = process_options(2)
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]

@@ -21,8 +21,8 @@ use crate::view::words::bytes;
 ///
 ///   headwater warm shop.db && confluence train
 ///
-/// A store that is larger than memory is refused. It needs no warming: whoever
-/// opens it reads the parts that are needed, and asks for them ahead.
+/// A store that is larger than memory is refused; of such a store only the blocks
+/// that are needed are read, ahead of their use.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct WarmArgs {
