@@ -128,6 +128,13 @@ impl Block<'_> {
         (self.numbers.len() - PADDING) / self.columns
     }
 
+    /// Returns the numbers of a column.
+    #[inline]
+    pub(super) fn column(&self, column: usize) -> impl Iterator<Item = f64> {
+        let cells = &self.numbers[column..self.numbers.len() - PADDING];
+        cells.iter().step_by(self.columns).copied()
+    }
+
     /// Returns the four numbers of a row from a column on; those after the last column mean nothing.
     #[inline]
     pub(super) fn four(&self, row: usize, column: usize) -> [f64; PADDING + 1] {

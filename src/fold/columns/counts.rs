@@ -24,6 +24,10 @@ impl Counts {
         &self.0
     }
 
+    pub(super) fn values_mut(&mut self) -> &mut [u64] {
+        &mut self.0
+    }
+
     pub(super) fn zeros(count: usize) -> Result<Self> {
         filled(0, count).map(Self)
     }
@@ -31,12 +35,6 @@ impl Counts {
     /// Returns the sum of the counts of some bins.
     pub(super) fn of_bins(&self, bins: Range<usize>) -> u64 {
         self.0[bins].iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-
-    /// Adds one to a bin.
-    #[inline]
-    pub(super) fn count(&mut self, bin: usize) {
-        self.0[bin] += 1;
     }
 
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {

@@ -129,6 +129,29 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
+/// How a hash changes the registers of its column. No sum or shift here overflows, and checks would take
+/// as long as the work.
+#[derive(Clone, Copy)]
+struct Update {
+    precision: u32,
+    after_index: u32,
+    /// A one after the last bit.
+    end: u64,
+}
+
+impl Update {
+    fn new(precision: u32) -> Self {
+        Self { precision, after_index: 64 - precision, end: 1 << (precision - 1) }
+    }
+
+    #[inline]
+    fn apply(self, hash: u64, registers: &mut [u8]) {
+        let register = &mut registers[hash.wrapping_shr(self.after_index) as usize];
+        let rest = hash.wrapping_shl(self.precision) | self.end;
+        *register = (*register).max(rest.leading_zeros().wrapping_add(1) as u8);
+    }
+}
+
 /// Hashes a number with a bijection of 64 bits (the finalizer of SplitMix64): different numbers
 /// never collide.
 fn hash(value: f64) -> u64 {
@@ -166,16 +189,29 @@ impl Statistic for Distinct {
     fn leaf(&self, rows: &Rows<'_>) -> Result<Registers> {
         same_count("columns", self.columns, rows.columns())?;
         let mut registers = filled(0, self.columns << self.precision)?;
+        let mut nans = filled(0_u64, self.columns)?;
+        let update = Update::new(self.precision);
         in_default_environment(|| {
-            rows.each(0..self.columns, |_, column, value| {
-                let Some(hash) = value.map(hash) else { return };
-                let number = (hash >> (64 - self.precision)) as usize;
-                // The bits after the index, with a one after the last.
-                let rest = hash << self.precision | 1 << (self.precision - 1);
-                let register: &mut u8 = &mut registers[(column << self.precision) + number];
-                *register = (*register).max(rest.leading_zeros() as u8 + 1);
-            });
-        });
+            rows.blocks(|block| {
+                let of_columns = registers.chunks_exact_mut(1 << self.precision).zip(&mut nans);
+                for (column, (registers, nans)) in of_columns.enumerate() {
+                    for value in block.column(column) {
+                        // A NULL is none of the numbers, and a block has NaN in place of it.
+                        if value.is_nan() {
+                            *nans += 1;
+                        } else {
+                            update.apply(hash(value), registers);
+                        }
+                    }
+                }
+            })
+        })?;
+        let nulls = rows.null_counts()?;
+        for (column, registers) in registers.chunks_exact_mut(1 << self.precision).enumerate() {
+            if nans[column] > nulls.get(column).copied().unwrap_or(0) {
+                update.apply(hash(f64::NAN), registers);
+            }
+        }
         Ok(Registers(registers))
     }
 

@@ -7,7 +7,10 @@ use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
 use crate::fold::statistic::{Statistic, same_count};
 
-/// The bins without a sign: NULL and NaN.
+const SIGN: u64 = 1 << 63;
+/// The bins without a sign come first.
+const NULL_BIN: usize = 0;
+const NAN_BIN: usize = 1;
 const UNSIGNED_BINS: usize = 2;
 /// The bins of one sign: zero, subnormal numbers, exponent fields 1 to 2,046, infinity.
 const SIGN_BINS: usize = 2 + 2046 + 1;
@@ -71,7 +74,7 @@ impl ExponentHistogram {
         counts.values().chunks_exact(BINS).map(|bins| {
             let (positive, negative) = bins[UNSIGNED_BINS..].split_at(SIGN_BINS);
             let (positive, negative) = (of_sign(positive), of_sign(negative));
-            ColumnExponents { nulls: bins[0], nans: bins[1], positive, negative }
+            ColumnExponents { nulls: bins[NULL_BIN], nans: bins[NAN_BIN], positive, negative }
         })
     }
 }
@@ -81,16 +84,16 @@ fn of_sign(bins: &[u64]) -> SignExponents<'_> {
     SignExponents { zeros: bins[0], subnormals: bins[1], normal, infinities: bins[SIGN_BINS - 1] }
 }
 
-/// Returns the bin of a number within its column.
-fn bin(value: Option<f64>) -> usize {
-    let Some(value) = value else { return 0 };
-    if value.is_nan() {
-        return 1;
-    }
-    let magnitude = value.to_bits() << 1;
-    // Field 0 is a zero or subnormal, field 2,047 an infinity: NaN has returned before.
-    let place = if magnitude == 0 { 0 } else { (magnitude >> 53) as usize + 1 };
-    UNSIGNED_BINS + usize::from(value.is_sign_negative()) * SIGN_BINS + place
+/// Returns the bin of a number, or of NaN, within its column: without branches, which a processor would
+/// often predict wrongly.
+#[inline]
+fn bin(value: f64) -> usize {
+    let bits = value.to_bits();
+    let magnitude = bits & !SIGN;
+    // Field 0 is a zero or subnormal, field 2,047 an infinity.
+    let place = (magnitude >> 52) as usize + usize::from(magnitude != 0);
+    let of_sign = if bits & SIGN == 0 { UNSIGNED_BINS } else { UNSIGNED_BINS + SIGN_BINS };
+    if magnitude > f64::INFINITY.to_bits() { NAN_BIN } else { of_sign + place }
 }
 
 impl Statistic for ExponentHistogram {
@@ -102,10 +105,23 @@ impl Statistic for ExponentHistogram {
         same_count("columns", self.columns, rows.columns())?;
         let mut counts = Counts::zeros(self.columns * BINS)?;
         in_default_environment(|| {
-            rows.each(0..self.columns, |_, column, value| {
-                counts.count(column * BINS + bin(value));
-            });
-        });
+            rows.blocks(|block| {
+                let of_columns = counts.values_mut().as_chunks_mut::<BINS>().0;
+                for (column, bins) in of_columns.iter_mut().enumerate() {
+                    for value in block.column(column) {
+                        let count = &mut bins[bin(value)];
+                        // There are fewer rows than 2^64.
+                        *count = count.wrapping_add(1);
+                    }
+                }
+            })
+        })?;
+        // A block has NaN in place of NULL.
+        let nulls = rows.null_counts()?;
+        for (bins, nulls) in counts.values_mut().chunks_exact_mut(BINS).zip(nulls) {
+            bins[NULL_BIN] = nulls;
+            bins[NAN_BIN] -= nulls;
+        }
         Ok(counts)
     }
 

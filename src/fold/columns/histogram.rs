@@ -1,5 +1,7 @@
 //! Histograms of the columns with given edges.
 
+use std::ops::Range;
+
 use crate::error::{Context, Error, Result};
 
 use super::counts::{Counts, check_counts};
@@ -86,16 +88,20 @@ impl Histogram {
         })
     }
 
-    /// Returns the bin of a number in a column.
-    fn bin(&self, column: usize, value: Option<f64>) -> usize {
-        let edges = &self.edges[column];
-        let place = match value {
-            None => edges.len() + 2,
-            Some(value) if value.is_nan() => edges.len() + 1,
-            Some(value) => edges.partition_point(|edge| *edge <= value),
-        };
-        self.starts[column] + place
+    /// Returns the bins of each column.
+    fn bins(&self) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.starts[1..].iter().chain([&self.count]);
+        self.starts.iter().zip(ends).map(|(start, end)| *start..*end)
     }
+}
+
+/// Returns the place of a number, or of NaN, among the bins of its column.
+#[inline]
+fn place(edges: &[f64], value: f64) -> usize {
+    if value.is_nan() {
+        return edges.len() + 1;
+    }
+    edges.partition_point(|edge| *edge <= value)
 }
 
 fn check_edges(edges: &[f64]) -> Result<()> {
@@ -124,10 +130,24 @@ impl Statistic for Histogram {
         same_count("columns", self.edges.len(), rows.columns())?;
         let mut counts = Counts::zeros(self.count)?;
         in_default_environment(|| {
-            rows.each(0..self.edges.len(), |_, column, value| {
-                counts.count(self.bin(column, value));
-            });
-        });
+            rows.blocks(|block| {
+                for (column, (edges, bins)) in self.edges.iter().zip(self.bins()).enumerate() {
+                    let bins = &mut counts.values_mut()[bins];
+                    for value in block.column(column) {
+                        let count = &mut bins[place(edges, value)];
+                        // There are fewer rows than 2^64.
+                        *count = count.wrapping_add(1);
+                    }
+                }
+            })
+        })?;
+        // A block has NaN in place of NULL.
+        let nulls = rows.null_counts()?;
+        for ((edges, bins), nulls) in self.edges.iter().zip(self.bins()).zip(nulls) {
+            let bins = &mut counts.values_mut()[bins];
+            bins[edges.len() + 2] = nulls;
+            bins[edges.len() + 1] -= nulls;
+        }
         Ok(counts)
     }
 
@@ -140,9 +160,7 @@ impl Statistic for Histogram {
     }
 
     fn fits_rows(&self, partial: &Counts, rows: u64) -> bool {
-        let ends = self.starts[1..].iter().chain([&self.count]);
-        let mut columns = self.starts.iter().zip(ends).map(|(start, end)| *start..*end);
-        columns.all(|bins| partial.of_bins(bins) == rows)
+        self.bins().all(|bins| partial.of_bins(bins) == rows)
     }
 
     fn read(&self, bytes: &[u8]) -> Result<Counts> {
