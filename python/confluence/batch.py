@@ -25,6 +25,7 @@ AGE_FEATURES = 4
 # A row's age, and how the walk reached it: as a parent, as a child, in one, two or more hops.
 ROW_FEATURES = AGE_FEATURES + 5
 
+_ALIGNMENT = 64
 _DAY_MICROSECONDS = 86_400_000_000
 _DAY_MILLISECONDS = 86_400_000
 # The observation time of a seed without one, whose context has all rows.
@@ -177,11 +178,11 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     days = np.floor(means / _DAY_MICROSECONDS)
     beyond = np.zeros((target_categories, column_vectors[0].shape[1]), np.float16)
     tables = Tables(
-        np.concatenate(column_vectors),
+        _joined(column_vectors),
         # One row at least, so that databases without a relation need no case of their own.
         np.concatenate([*relation_vectors, np.zeros((1, widths[0]), np.float16)]),
         np.concatenate([*category_vectors, beyond]),
-        np.concatenate(text_vectors),
+        _joined(text_vectors),
         days.astype(np.int32),
         ((means - days * _DAY_MICROSECONDS) / 1000).astype(np.int32),
         np.divide(
@@ -455,6 +456,23 @@ def target_stats(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Stats:
 def _target_categories(metadata: Mapping[str, Any]) -> int:
     targets = [target_stats(metadata, task) for task in metadata["tasks"]]
     return max((stats.get("cat_emb_count", 0) for stats in targets), default=0)
+
+
+def _joined(parts: Sequence[npt.NDArray[np.float16]]) -> npt.NDArray[np.float16]:
+    """Returns the rows of all parts in a form that JAX takes on a CPU without a copy.
+
+    Those of a single part stay where they are: in the mapped store.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    rows, width = sum(map(len, parts)), parts[0].shape[1]
+    # JAX copies what does not begin at a multiple of 64 bytes.
+    memory = np.empty(rows * width + _ALIGNMENT // 2, np.float16)
+    start = -memory.ctypes.data % _ALIGNMENT // 2
+    whole = memory[start : start + rows * width].reshape(rows, width)
+    np.concatenate(parts, out=whole)
+    whole.flags.writeable = False
+    return whole
 
 
 def _text_vectors(store: Any, texts: str) -> npt.NDArray[np.float16]:

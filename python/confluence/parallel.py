@@ -208,7 +208,8 @@ class Layout:
 
     def copy_to_all(self, tree: Any) -> Any:
         """Returns the arrays, which must be equal in all processes, on every device."""
-        return jax.device_put(tree, self.replicated)
+        # Given the sharding of all processes, JAX would compare the arrays over the network.
+        return self.everywhere(jax.device_put(tree, self.device))
 
 
 def _one_device_per_process() -> list[jax.Device]:

@@ -96,7 +96,7 @@ class Sampler(Streams):
         texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
             in `text_embeddings`.
         text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
-            least that fits. Default: 256, 1024, 4096, 16384 and B S; [B S] gives one shape. Refused
+            least that fits. Default: 256, its doubles below B S, and B S; [B S] gives one shape. Refused
             with texts "global".
         num_threads: The number of threads that make batches; default: all cores.
 

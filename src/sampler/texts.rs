@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::handoff::{Pool, Slab, room_for_batch};
 use crate::store::Store;
 
-/// The default counts that a batch's texts are padded to, so that there are few shapes.
-const DEFAULT_BUCKETS: [u32; 4] = [256, 1024, 4096, 16_384];
+/// The least of the default counts that a batch's texts are padded to. The others are its doubles: few
+/// shapes, of which less than half is padding.
+const DEFAULT_BUCKET_MIN: u32 = 256;
 
 /// The number of vectors that a thread copies at a time.
 const PIECE: usize = 256;
@@ -24,7 +25,8 @@ const AHEAD_ON_DISK: usize = 64;
 pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
     let mut buckets = given.to_vec();
     if given.is_empty() {
-        buckets.extend(DEFAULT_BUCKETS.iter().filter(|&&count| count < cell_count));
+        let doubles = std::iter::successors(Some(DEFAULT_BUCKET_MIN), |count| count.checked_mul(2));
+        buckets.extend(doubles.take_while(|count| *count < cell_count));
         buckets.push(cell_count);
     }
     buckets.sort_unstable();
@@ -135,4 +137,25 @@ fn copy_vectors(store: &Store, texts: &[u32], vectors: &mut [f16]) -> Result<()>
         })?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn less_than_half_of_a_default_bucket_is_padding(
+            cells in 1_u32..=u32::MAX,
+            share in 0.0..=1.0_f64,
+        ) {
+            let count = (f64::from(cells) * share) as u32;
+            let buckets = buckets(&[], cells).unwrap();
+            let bucket = *buckets.iter().find(|&&bucket| bucket >= count).unwrap();
+            prop_assert!(bucket <= cells);
+            prop_assert!(bucket == DEFAULT_BUCKET_MIN.min(cells) || bucket / 2 < count);
+        }
+    }
 }

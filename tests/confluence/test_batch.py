@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import headwater
 import twin
 from confluence import batch, config, synthetic
+from confluence.parallel import Layout
 
 
 class FakeStore:
@@ -98,6 +100,21 @@ def test_texts_of_batches_need_no_table(two_stores):
     vocabulary, found = batch.vocabulary_and_tables(two_stores, "batch")
     assert (vocabulary.text_starts, vocabulary.has_texts) == ((0, 1), False)
     np.testing.assert_array_equal(found.texts, np.zeros((2, 2)))
+
+
+def test_the_texts_of_one_store_stay_in_its_map(demo_store):
+    store = headwater.Store(demo_store)
+    _, tables = batch.vocabulary_and_tables([store], "global")
+    in_map = store.text_embeddings().ctypes.data
+    assert Layout().copy_to_all(tables).texts.unsafe_buffer_pointer() == in_map
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_the_texts_of_several_stores_are_copied_once(count):
+    stores = [FakeStore(0, (1, 0, 0, count), {}, []) for _ in range(2)]
+    _, tables = batch.vocabulary_and_tables(stores, "global")
+    copied = tables.texts.ctypes.data
+    assert Layout().copy_to_all(tables).texts.unsafe_buffer_pointer() == copied
 
 
 def test_stores_of_other_dimensions_are_refused(two_stores):
