@@ -146,7 +146,10 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_predict_command.py"],
         [_COMMAND, "-k", "without_jax"],
     ],
-    "confluence/cli_inspect.py": [["tests/confluence/test_predict_command.py", "-k", "inspect"]],
+    "confluence/cli_inspect.py": [
+        ["tests/confluence/test_predict_command.py", "-k", "inspect"],
+        [_COMMAND, "-k", "missing"],
+    ],
     "confluence/api.py": [["tests/confluence/test_functions.py"]],
     "confluence/choices.py": [["tests/confluence/test_choices.py"]],
     "confluence/training.py": [
