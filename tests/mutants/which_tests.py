@@ -135,6 +135,8 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
     "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
     "confluence/cli.py": [
+        # First: a command that starts itself anew would end the other tests without a fault.
+        [_COMMAND, "-k", "restarts"],
         [_COMMAND],
         ["tests/confluence/test_starting.py", "-k", "inherited"],
     ],
