@@ -136,8 +136,8 @@ def _predictions(
             metrics.worth(leading, metrics.score(kind, values, labels["val"])[leading])
             for values in staged("val")
         ]
-        # A split of one class has no AUROC.
-        best = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
+        # A split of one class has no AUROC: all scores are NaN, and the first is taken.
+        best = int(np.argmax(scores))
         return {split: next(itertools.islice(staged(split), best, None)) for split in _SCORED}
 
 

@@ -6,15 +6,19 @@ import dataclasses
 import re
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import headwater
 from confluence import assembly, baselines, config, evaluation, hiding, intervals, links, masked
 from confluence.batch import BOOLEAN, NUMERICAL
-from confluence.checkpoint import CheckpointError
+from confluence.checkpoint import CheckpointError, Writer
+from confluence.microbatches import Microbatches
 from confluence.parallel import Processes
+from confluence.patience import Validation
 from confluence.status import StatusLine
+from confluence.step import State
 
 SPEND = evaluation.Task("shop/spend", 0, NUMERICAL, {}, sees_everything=False)
 CHURN = evaluation.Task("shop/churn", 0, BOOLEAN, {}, sees_everything=False)
@@ -123,7 +127,8 @@ def test_the_validation_split_comes_first_and_gives_the_intervals_of_the_others(
 
 
 def test_a_split_without_validation_has_the_recorded_intervals(scored):
-    recorded = intervals.Intervals(SPEND, [{"from": 0, "to": 9, "low": -1.0, "high": 1.0}])
+    # Labels lie above what is predicted, never below it.
+    recorded = intervals.Intervals(SPEND, [{"from": 0, "to": 9, "low": 0.0, "high": 1.0}])
     scored.next = [[scores([3.0, 3.0], [3.5, 9.0])], [scores([3.0, 3.0], [3.5, 9.0])]]
     parts = parts_of()
     found = parts.results(
@@ -263,8 +268,13 @@ def test_the_parts_of_a_run_suit_each_other(tiny_config, monkeypatch):
     with assembly.assemble(whole, Processes()) as parts:
         (fed,) = next(parts.samplers.evaluate("val", ["demo-shop/churn"]))
         assert parts.transfer.to_device([fed]).rows.shape == fed["seq_row_ids"].shape
+    # One microbatch is a part of a batch as well, in the one form that all parts have.
+    one = config.changed(tiny_config, ["optimizer.microbatches=1"])
+    with assembly.assemble(one, Processes()) as parts:
+        fed = next(parts.samplers.evaluate("val", ["demo-shop/churn"]))
+        assert isinstance(parts.transfer.to_device(fed), Microbatches)
     # Rank 0 alone shows what is being done.
-    assert leaders == [True, True]
+    assert leaders == [True, True, True]
 
 
 def test_stores_that_are_missing_or_of_one_name_are_refused(tiny_config, tmp_path):
@@ -304,3 +314,20 @@ def test_a_folder_that_is_no_run_or_has_no_checkpoint_is_refused(tiny_config, tm
         opened(tmp_path, "best", needs_task=True)
     with pytest.raises(config.ConfigError, match="expected a store at a, found nothing"):
         opened(tmp_path, "best")
+
+
+def test_a_run_has_the_parameters_of_its_best_or_its_newest_step(tmp_path):
+    def state(step):
+        numbers = jnp.full(3, step)
+        return State({"w": numbers}, {"m": numbers}, jnp.int32(step), jnp.int32(0), {})
+
+    parts = parts_of(**{"data.stores": "here"})
+    writer = Writer(tmp_path / "checkpoints", 2)
+    for step, loss in ((1, 0.5), (2, 0.7)):
+        best = Validation(0.5, 1)
+        writer.save(step, state(step), b"", parts.settings, parts.roots, best, loss)
+    writer.wait()
+    writer.close()
+    for choice, step in (("best", 1), ("latest", 2)):
+        found = assembly._trained(parts, tmp_path, parts.settings, choice, state(0))
+        assert (found.step, found.params["w"].tolist()) == (step, [step] * 3)

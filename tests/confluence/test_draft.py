@@ -135,7 +135,8 @@ def test_a_draft_is_read_back(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """Makes up what takes long: the contexts, the speed, and the three seconds that it took."""
-    found = SimpleNamespace(speed=speed.Speed(5.0, 4.0, 0.2, 0.05), cells=CELLS, asked=[])
+    # A step of a second: the minutes limit the steps, not the epochs.
+    found = SimpleNamespace(speed=speed.Speed(5.0, 4.0, 1.0, 0.05), cells=CELLS, asked=[])
 
     def choose(data, metadata, most_cells, report):
         found.asked.append((data, most_cells))
@@ -145,7 +146,11 @@ def quick(monkeypatch):
     monkeypatch.setattr(widths, "choose", choose)
     monkeypatch.setattr(draft, "time", SimpleNamespace(perf_counter=lambda: next(times)))
     monkeypatch.setattr(speed, "measure", lambda settings: found.speed)
-    monkeypatch.setattr(draft, "_context_lines", lambda *_: ["Contexts."])
+    monkeypatch.setattr(
+        draft,
+        "_context_lines",
+        lambda shape, metadata: [f"{shape.data.max_rows} rows of {metadata['database']}."],
+    )
     return found
 
 
@@ -176,14 +181,15 @@ def test_a_draft_has_the_steps_that_fit_into_the_minutes(demo_store, quick):
     assert churn == (
         f"demo-shop/churn: {of['train']:,} train, {of['val']:,} val and {of['test']:,} test seeds."
     )
-    assert contexts == "Contexts."
+    assert contexts == "24 rows of demo-shop."
     assert re.match("model.epochs = (true|false): demo-shop/churn: .*; demo-shop/spend: ", epochs)
     assert lines == chosen.lines(quick.speed)
     assert draft.init(demo_store, "churn", 6).config.data.tasks == ("churn",)
 
 
-def test_minutes_for_too_few_steps_say_how_many_are_enough(demo_store, quick):
-    quick.speed = speed.Speed(5.0, 4.0, 4.0, 1.5)
+@pytest.mark.parametrize("step_seconds", [3.0, 4.5])
+def test_minutes_for_too_few_steps_say_how_many_are_enough(step_seconds, demo_store, quick):
+    quick.speed = speed.Speed(5.0, 4.0, step_seconds, 1.5)
     enough = {}
     # Contexts that fill what two minutes allow get longer with more minutes, and so do the steps.
     for cells in (16, 64):
@@ -202,19 +208,17 @@ def test_minutes_for_too_few_steps_say_how_many_are_enough(demo_store, quick):
     tasks = headwater.Store(demo_store).tasks
     counts = {"demo-shop/churn": tasks["churn"].splits}
 
-    def is_too_short(minutes, factor):
-        slower = quick.speed.slower(factor)
-        return pace.choose(minutes * 60, 3.0, slower, counts, 32).is_too_short
+    def wanted(slower):
+        def choose_for(minutes):
+            found = quick.speed.slower(slower(minutes))
+            return pace.choose(minutes * 60, 3.0, found, counts, 32)
 
-    assert not is_too_short(enough[16], 1.0)
-    assert is_too_short(enough[16] - 1, 1.0)
-    assert enough[64] > enough[16]
+        return pace.enough_minutes(2, choose_for, 10_080)
 
-    def longer(minutes):
+    def slower_by_cells(minutes):
         return (draft._most_cells(minutes, True) / draft._most_cells(2, True)) ** 1.2
 
-    assert not is_too_short(enough[64], longer(enough[64]))
-    assert is_too_short(enough[64] - 1, longer(enough[64] - 1))
+    assert enough == {16: wanted(lambda _: 1.0), 64: wanted(slower_by_cells)}
 
 
 @pytest.mark.parametrize(

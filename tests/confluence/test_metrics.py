@@ -84,14 +84,14 @@ def test_an_error_is_worth_more_when_it_is_less():
 
 
 def test_errors_are_in_the_units_of_the_column():
-    stats = {"std": 10.0, "mean": 100.0, "std_us": 86_400e6, "mean_us": 0.0}
+    stats = {"std": 10.0, "mean": 100.0, "std_us": 86_400e6, "mean_us": 5e12}
     values = metrics.in_units(NUMERICAL, np.array([0.0, 1.0, -1.0]), stats)
     found = metrics.score(NUMERICAL, values, np.array([101.0, 110.0, 92.0]))
     assert found["mae"] == 1.0
     assert found["rmse"] == pytest.approx(math.sqrt(5 / 3))
     assert found["r2"] == pytest.approx(1 - 5 / (81 + 81))
     days = metrics.in_units(TIMESTAMP, np.array([1.0, 2.0]), stats)
-    assert metrics.score(TIMESTAMP, days, np.array([0.0, 0.0]))["mae_days"] == 1.5
+    assert metrics.score(TIMESTAMP, days, np.array([5e12, 5e12]))["mae_days"] == 1.5
 
 
 def test_numbers_on_a_scale_return_to_the_units_of_the_column():

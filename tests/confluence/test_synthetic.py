@@ -51,6 +51,7 @@ def test_cells_are_in_rows_that_refer_to_the_seed():
     # The seed's row refers to row 1, the others to the seed's row; the last edge is unused.
     unused = [65535, 65535]
     assert (one.edges == [[0, 1], [2, 0], [3, 0], unused]).all()
+    assert one.relations.shape == (CONTEXTS, ROWS)
     assert (one.row_hops == [0, 1, 1, 1]).all()
     assert (one.row_directions == [0, 1, 2, 2]).all()
     for name in ("is_null", "milliseconds", "relations", "row_relations", "row_milliseconds",
@@ -62,6 +63,7 @@ def test_cells_are_in_rows_that_refer_to_the_seed():
     # Rows are before the time of observation, and cells are spread over some years before.
     assert (one.row_days < one.observed_days[:, None]).all()
     many = drawn(batch.NUMERICAL, data=config.Data(batch_size=200, sequence_length=40))
+    assert (many.edges[:, 1:-1, 1] == 0).all()
     assert np.abs(many.days.mean() - many.days[0, 0]) < 4 * many.days.std()
     assert 300 < many.days.std() < 500
     assert np.abs(many.numbers.mean()) < 0.1

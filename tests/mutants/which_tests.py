@@ -135,6 +135,8 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
     "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
     "confluence/cli.py": [
+        # First: a command that starts itself anew would end the other tests without a fault.
+        [_COMMAND, "-k", "restarts"],
         [_COMMAND],
         ["tests/confluence/test_starting.py", "-k", "inherited"],
     ],
@@ -146,7 +148,10 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/confluence/test_predict_command.py"],
         [_COMMAND, "-k", "without_jax"],
     ],
-    "confluence/cli_inspect.py": [["tests/confluence/test_predict_command.py", "-k", "inspect"]],
+    "confluence/cli_inspect.py": [
+        ["tests/confluence/test_predict_command.py", "-k", "inspect"],
+        [_COMMAND, "-k", "missing"],
+    ],
     "confluence/api.py": [["tests/confluence/test_functions.py"]],
     "confluence/choices.py": [["tests/confluence/test_choices.py"]],
     "confluence/training.py": [

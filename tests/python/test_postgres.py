@@ -174,6 +174,19 @@ def test_each_type_has_the_value_of_its_text(database, tmp_path):
     ]
 
 
+def test_an_array_keeps_the_type_of_its_elements_or_has_their_texts(database):
+    execute, address = database
+    execute("""
+        CREATE TABLE t (k int PRIMARY KEY, counts int[], prices numeric[]);
+        INSERT INTO t VALUES (1, '{1, 2}', '{1.50}')
+    """)
+    source = _postgres.open_source(address)
+    source.tables()
+    rows = source.rows("t", ["counts", "prices"]).read_all()
+    assert rows.to_pydict() == {"counts": [[1, 2]], "prices": [["1.50"]]}
+    source.close()
+
+
 def test_what_no_cell_holds_is_named(database, tmp_path):
     execute, address = database
     execute("""
