@@ -131,7 +131,7 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/compile_cache.py": [
         [_START, "-k", "(kept or cores or of_one_kind) and not tunables"]
     ],
-    "confluence/compile_keys.py": [[_START, "-k", "rank_finds"]],
+    "confluence/compile_keys.py": [[_START, "-k", "of_a_key or device_has_a_key or rank_finds"]],
     "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
     "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
     "confluence/cli.py": [
