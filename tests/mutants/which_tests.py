@@ -156,7 +156,11 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/checkpoint.py": [
         [_CHECKPOINT, "-k", "json or stay_what or only_folders or without_checkp or told_from"],
-        [_CHECKPOINT, "-k", "copied or older or half or p6 or shapes or space or are_kept or best"],
+        [
+            _CHECKPOINT,
+            "-k",
+            "copied or older or half or p6 or shapes or space or are_kept or the_best or left_out",
+        ],
         # Without those that train.
         [_CHECKPOINT, "-k", "not p2_a_run and not two_processes and not in_an_evaluation"],
     ],
