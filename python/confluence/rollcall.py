@@ -431,7 +431,7 @@ def _addresses(host: str, port: int, end: float) -> list[tuple[Any, Any]]:
         except (OSError, UnicodeError) as error:
             if time.monotonic() > end or isinstance(error, UnicodeError):
                 raise JoinError(f"rank 0 cannot find the address of {host!r}: {error}") from None
-            time.sleep(0.05)
+            time.sleep(_LOOK_AGAIN_SECONDS)
         else:
             return list(dict.fromkeys((family, place) for family, *_, place in found))
 

@@ -332,6 +332,16 @@ def test_the_newest_and_the_best_are_kept(tmp_path):
     assert Checkpoints(folder).steps == [10, 25, 30]
 
 
+def test_no_checkpoint_is_left_out_in_silence(tmp_path):
+    folder = tmp_path / "checkpoints"
+    write(folder, {10: None})
+    # One before those that are there is written, too, and one in the place of another is refused.
+    write(folder, {7: None})
+    assert Checkpoints(folder).steps == [7, 10]
+    with pytest.raises(CheckpointError, match="cannot write a checkpoint to "):
+        write(folder, {10: None})
+
+
 @pytest.mark.parametrize("text", ["{", '{"loss": 0.0}', '{"loss": 1e9}', "", None])
 def test_orbaxs_copy_of_a_loss_is_mended(text, tmp_path):
     folder = tmp_path / "checkpoints"

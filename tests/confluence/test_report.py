@@ -69,6 +69,8 @@ def label(line):
 def drawn(runs):
     """Returns the points of each curve by the title of its panel and its name."""
     figure = report._figure(runs)
+    # Two beside each other, and no empty row.
+    assert figure.axes[0].get_gridspec().nrows == -(-len(figure.axes) // 2)
     for axes in figure.axes:
         assert axes.get_xlabel() == "step"
         # A curve without a name needs no legend.
@@ -111,7 +113,7 @@ def test_the_curves_of_members_have_their_names():
 
 def test_short_curves_have_their_points_marked():
     records = [{**LOG[0], "step": step} for step in range(60)]
-    for count, marker in ((20, "."), (60, "None")):
+    for count, marker in ((49, "."), (50, "None")):
         (line,) = report._figure({"": records[:count]}).axes[1].get_lines()
         assert line.get_marker() == marker
 

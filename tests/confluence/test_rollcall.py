@@ -306,6 +306,13 @@ def test_an_identity_is_laid_out_as_that_of_rank_0(theirs, is_like):
     assert rollcall._has_form(theirs, ours) == is_like
 
 
+def test_a_report_whose_identity_is_laid_out_otherwise_is_none():
+    ours = {"config": {"seed": 1}}
+    message = {"rank": 1, "processes": 3, "identity": ours}
+    assert rollcall._report_in(message, ours) == (1, 3, ours)
+    assert rollcall._report_in(message | {"identity": {"config": 7}}, ours) is None
+
+
 def test_rank_0_listens_at_all_addresses_of_its_name_or_at_none(monkeypatch):
     def places(*of):
         found = [(socket.AF_INET, place) for place in of]

@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from confluence import config
 from confluence import smoke as module
 from confluence.parallel import Layout
 from confluence.smoke import LEARNT_SHARE, smoke
@@ -13,6 +14,12 @@ from confluence.smoke import LEARNT_SHARE, smoke
 def test_smoke_learns_every_type_of_target(attention):
     for name, (first, last) in smoke(attention=attention, steps=280).items():
         assert last < LEARNT_SHARE * first, name
+
+
+def test_a_run_may_have_the_settings_of_the_smoke_test():
+    # A setting that no run may have is refused.
+    found = config.changed(module.SETTINGS, ["data.stores=here"])
+    assert found.model == module.SETTINGS.model
 
 
 def test_smoke_trains_on_all_types_in_turn_and_reports_their_losses(monkeypatch):

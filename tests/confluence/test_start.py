@@ -1,6 +1,7 @@
 """What the command sets before JAX starts: memory, and the folder of compiled programs."""
 
 import contextlib
+import hashlib
 import io
 import logging
 import os
@@ -11,6 +12,7 @@ import time
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import runs
@@ -293,3 +295,71 @@ def test_a_rank_finds_what_another_compiled_for_a_device_of_its_own(calls, hits,
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
     )
     assert shown.splitlines()[:2] == ["7.0 0 0", f"7.0 1 {hits}"]
+
+
+def hashed(function, *of):
+    """Returns what a function of JAX adds to the key of a program."""
+    found = hashlib.sha256()
+    function(found, *of)
+    return found.hexdigest()
+
+
+@pytest.fixture
+def without_numbers(monkeypatch):
+    """JAX's hashes without device numbers, in the place of its own."""
+    from jax._src import cache_key
+
+    from confluence import compile_keys
+
+    def numbers(found, devices):
+        found.update(bytes(of.id for of in devices.flat))
+
+    own = cache_key._hash_serialized_compile_options
+    monkeypatch.setattr(cache_key, "_hash_serialized_compile_options", own)
+    monkeypatch.setattr(cache_key, "_hash_accelerator_config", numbers)
+    compile_keys.leave_out_device_numbers.__wrapped__()
+    return cache_key
+
+
+@pytest.mark.parametrize(
+    ("devices", "others", "is_shared"),
+    [
+        ([[0]], [[1]], True),
+        ([[0, 1]], [[2, 3]], False),
+        ([[0], [1]], [[2], [3]], False),
+        ([[0, 1], [2, 3]], [[4, 5], [6, 7]], False),
+    ],
+)
+def test_only_a_program_of_one_device_has_a_key_without_its_number(
+    devices, others, is_shared, without_numbers
+):
+    from jax._src.compiler import get_compile_options
+
+    one, other = (
+        get_compile_options(len(of), len(of[0]), np.array(of)) for of in (devices, others)
+    )
+    options = without_numbers._hash_serialized_compile_options
+    for more in ((), (False,)):
+        assert (hashed(options, one, *more) == hashed(options, other, *more)) == is_shared
+    # As JAX does for GPUs.
+    assert hashed(options, one, True) == hashed(options, other, True)
+
+
+@pytest.mark.parametrize(
+    ("platform", "count", "is_shared"), [("cpu", 1, True), ("cpu", 2, False), ("gpu", 1, False)]
+)
+def test_only_the_topology_of_one_cpu_is_left_out_of_a_key(
+    platform, count, is_shared, without_numbers
+):
+    def devices(first, kind):
+        return np.array(
+            [
+                types.SimpleNamespace(id=first + n, platform=platform, device_kind=kind)
+                for n in range(count)
+            ]
+        )
+
+    topology = without_numbers._hash_accelerator_config
+    one = hashed(topology, devices(0, "a"))
+    assert (one == hashed(topology, devices(2, "a"))) == is_shared
+    assert one != hashed(topology, devices(2, "b"))

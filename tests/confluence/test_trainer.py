@@ -360,6 +360,23 @@ def test_another_rank_trains_and_writes_no_file(course, capsys):
     assert capsys.readouterr().err == ""
 
 
+class TimedRecorder(Recorder):
+    """Writes to the log that each step took two seconds."""
+
+    def __init__(self, parts, log, feed, skipped):
+        super().__init__(parts, log, feed, skipped)
+        self.log = log
+
+    def record(self, step, fed, metrics):
+        self.log.write({"step": step, "speed": {"step_cpu_seconds": 2.0}})
+
+
+def test_rank_0_alone_reads_the_seconds_of_the_steps_in_its_log(course, monkeypatch):
+    monkeypatch.setattr(training, "StepRecorder", TimedRecorder)
+    assert course().found.cpu_seconds == 12.0
+    assert course(processes=Processes(2, 1, "x:1"), resume=True).found.cpu_seconds is None
+
+
 def test_the_parameters_of_another_run_are_loaded_once(course, monkeypatch):
     loaded = []
 

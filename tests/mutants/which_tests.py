@@ -125,13 +125,13 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/speed.py": [["tests/confluence/test_speed.py"]],
     "confluence/memory.py": [[_START, "-k", "same_arguments or no_use or prints_advice"]],
     "confluence/smoke.py": [
-        ["tests/confluence/test_smoke.py", "-k", "in_turn"],
+        ["tests/confluence/test_smoke.py", "-k", "may_have or in_turn"],
         [_COMMAND, "-k", "smoke"],
     ],
     "confluence/compile_cache.py": [
         [_START, "-k", "(kept or cores or of_one_kind) and not tunables"]
     ],
-    "confluence/compile_keys.py": [[_START, "-k", "rank_finds"]],
+    "confluence/compile_keys.py": [[_START, "-k", "of_a_key or device_has_a_key or rank_finds"]],
     "confluence/orbax_noise.py": [[_START, "-k", "leaves_behind"]],
     "confluence/xla_flags.py": [[_START, "-k", "deterministic"]],
     "confluence/cli.py": [
@@ -161,7 +161,11 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/checkpoint.py": [
         [_CHECKPOINT, "-k", "json or stay_what or only_folders or without_checkp or told_from"],
-        [_CHECKPOINT, "-k", "copied or older or half or p6 or shapes or space or are_kept or best"],
+        [
+            _CHECKPOINT,
+            "-k",
+            "copied or older or half or p6 or shapes or space or are_kept or the_best or left_out",
+        ],
         # Without those that train.
         [_CHECKPOINT, "-k", "not p2_a_run and not two_processes and not in_an_evaluation"],
     ],
