@@ -2,10 +2,10 @@
 
     python benches/tables.py STORE ... [--record FILE]
 
-A new process does it once, as a run of `confluence` with `data.texts = "global"` does at its start:
-CPU seconds, and how far the memory grew that is not a mapped file, in bytes and in sizes of the
-tables on the device. Nothing that the process reads need come from a disk: the files are read
-before. On a CPU, what lies on the device is memory of the process. Needs Linux.
+Each round starts a process that does it once, as a run of `confluence` with
+`data.texts = "global"` does, on a CPU. Figures are the CPU seconds, and how much memory the process
+takes that is not a mapped file, in megabytes and divided by the size of the tables on the device.
+All files are read before, so that no process waits for the disk. Needs Linux.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import prepare
 def anonymous_bytes() -> int:
     """Returns the memory of this process that is not a mapped file."""
     found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found, "Linux tells it"
+    assert found, "expected a line RssAnon in /proc/self/status, which Linux has"
     return int(found[1]) * 1024
 
 

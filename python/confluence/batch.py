@@ -25,6 +25,7 @@ AGE_FEATURES = 4
 # A row's age, and how the walk reached it: as a parent, as a child, in one, two or more hops.
 ROW_FEATURES = AGE_FEATURES + 5
 
+# On a CPU, JAX copies an array that does not begin at a multiple of so many bytes.
 _ALIGNMENT = 64
 _DAY_MICROSECONDS = 86_400_000_000
 _DAY_MILLISECONDS = 86_400_000
@@ -459,17 +460,16 @@ def _target_categories(metadata: Mapping[str, Any]) -> int:
 
 
 def _joined(parts: Sequence[npt.NDArray[np.float16]]) -> npt.NDArray[np.float16]:
-    """Returns the rows of all parts in a form that JAX takes on a CPU without a copy.
+    """Returns the rows of all parts as one array, which JAX on a CPU uses without a copy.
 
-    Those of a single part stay where they are: in the mapped store.
+    A single part is returned as it is: a view of the mapped store.
     """
     if len(parts) == 1:
         return parts[0]
-    rows, width = sum(map(len, parts)), parts[0].shape[1]
-    # JAX copies what does not begin at a multiple of 64 bytes.
-    memory = np.empty(rows * width + _ALIGNMENT // 2, np.float16)
-    start = -memory.ctypes.data % _ALIGNMENT // 2
-    whole = memory[start : start + rows * width].reshape(rows, width)
+    size = sum(part.nbytes for part in parts)
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    whole = memory[start : start + size].view(np.float16).reshape(-1, parts[0].shape[1])
     np.concatenate(parts, out=whole)
     whole.flags.writeable = False
     return whole

@@ -96,8 +96,8 @@ class Sampler(Streams):
         texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
             in `text_embeddings`.
         text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
-            least that fits. Default: 256, its doubles below B S, and B S; [B S] gives one shape.
-            Refused with texts "global".
+            least that fits. Default: B S and the powers of two from 256 on that are below it; [B S]
+            gives one shape. Refused with texts "global".
         num_threads: The number of threads that make batches; default: all cores.
 
     Example:

@@ -98,7 +98,7 @@ impl Aggregates {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Texts {
     /// In the batch, each text once, padded to the smallest of these counts that holds them. An empty
-    /// list means 256, its doubles, and the number of cells.
+    /// list means the number of cells, and the powers of two from 256 on that are below it.
     Batch(Vec<u32>),
     /// Outside the batch: the caller has all vectors of the store, the batch has their indexes.
     Global,

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::handoff::{Pool, Slab, room_for_batch};
 use crate::store::Store;
 
-/// The least of the default counts that a batch's texts are padded to. The others are its doubles: few
-/// shapes, of which less than half is padding.
+/// The least of the default counts that a batch's texts are padded to. Each other is twice the one before:
+/// there are few shapes, and of more texts than the least count, less than half is padding.
 const DEFAULT_BUCKET_MIN: u32 = 256;
 
 /// The number of vectors that a thread copies at a time.
@@ -25,8 +25,8 @@ const AHEAD_ON_DISK: usize = 64;
 pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
     let mut buckets = given.to_vec();
     if given.is_empty() {
-        let doubles = std::iter::successors(Some(DEFAULT_BUCKET_MIN), |count| count.checked_mul(2));
-        buckets.extend(doubles.take_while(|count| *count < cell_count));
+        let counts = std::iter::successors(Some(DEFAULT_BUCKET_MIN), |count| count.checked_mul(2));
+        buckets.extend(counts.take_while(|count| *count < cell_count));
         buckets.push(cell_count);
     }
     buckets.sort_unstable();

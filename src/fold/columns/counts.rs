@@ -24,6 +24,7 @@ impl Counts {
         &self.0
     }
 
+    /// Returns the counts, to be changed in place.
     pub(super) fn values_mut(&mut self) -> &mut [u64] {
         &mut self.0
     }
@@ -47,6 +48,12 @@ impl Counts {
         counts.extend(words);
         Ok(Self(counts))
     }
+}
+
+/// Adds one to a count of a leaf. There are fewer rows than 2^64, and a check would take time.
+#[inline]
+pub(super) fn add_one(count: &mut u64) {
+    *count = count.wrapping_add(1);
 }
 
 /// Returns the number of counts of a histogram with these bins in each column.

@@ -129,24 +129,24 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// How a hash changes the registers of its column. No sum or shift here overflows, and checks would take
-/// as long as the work.
+/// Adds hashes to the registers of a column. Nothing here overflows, and checks would take time.
 #[derive(Clone, Copy)]
-struct Update {
+struct RegisterUpdate {
     precision: u32,
-    after_index: u32,
-    /// A one after the last bit.
+    /// The bits after those that number the register.
+    rest_bits: u32,
+    /// A one after the rest, so that a rest of zeros ends.
     end: u64,
 }
 
-impl Update {
+impl RegisterUpdate {
     fn new(precision: u32) -> Self {
-        Self { precision, after_index: 64 - precision, end: 1 << (precision - 1) }
+        Self { precision, rest_bits: 64 - precision, end: 1 << (precision - 1) }
     }
 
     #[inline]
     fn apply(self, hash: u64, registers: &mut [u8]) {
-        let register = &mut registers[hash.wrapping_shr(self.after_index) as usize];
+        let register = &mut registers[hash.wrapping_shr(self.rest_bits) as usize];
         let rest = hash.wrapping_shl(self.precision) | self.end;
         *register = (*register).max(rest.leading_zeros().wrapping_add(1) as u8);
     }
@@ -190,7 +190,7 @@ impl Statistic for Distinct {
         same_count("columns", self.columns, rows.columns())?;
         let mut registers = filled(0, self.columns << self.precision)?;
         let mut nans = filled(0_u64, self.columns)?;
-        let update = Update::new(self.precision);
+        let update = RegisterUpdate::new(self.precision);
         in_default_environment(|| {
             rows.blocks(|block| {
                 let of_columns = registers.chunks_exact_mut(1 << self.precision).zip(&mut nans);

@@ -2,13 +2,14 @@
 
 use crate::error::Result;
 
-use super::counts::{Counts, check_counts};
+use super::counts::{Counts, add_one, check_counts};
 use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
 use crate::fold::statistic::{Statistic, same_count};
 
+/// The bit of a number's sign.
 const SIGN: u64 = 1 << 63;
-/// The bins without a sign come first.
+/// The bins without a sign, which come first: NULL and NaN.
 const NULL_BIN: usize = 0;
 const NAN_BIN: usize = 1;
 const UNSIGNED_BINS: usize = 2;
@@ -109,9 +110,7 @@ impl Statistic for ExponentHistogram {
                 let of_columns = counts.values_mut().as_chunks_mut::<BINS>().0;
                 for (column, bins) in of_columns.iter_mut().enumerate() {
                     for value in block.column(column) {
-                        let count = &mut bins[bin(value)];
-                        // There are fewer rows than 2^64.
-                        *count = count.wrapping_add(1);
+                        add_one(&mut bins[bin(value)]);
                     }
                 }
             })

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::{Context, Error, Result};
 
-use super::counts::{Counts, check_counts};
+use super::counts::{Counts, add_one, check_counts};
 use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
 use crate::fold::statistic::{Statistic, same_count};
@@ -134,9 +134,7 @@ impl Statistic for Histogram {
                 for (column, (edges, bins)) in self.edges.iter().zip(self.bins()).enumerate() {
                     let bins = &mut counts.values_mut()[bins];
                     for value in block.column(column) {
-                        let count = &mut bins[place(edges, value)];
-                        // There are fewer rows than 2^64.
-                        *count = count.wrapping_add(1);
+                        add_one(&mut bins[place(edges, value)]);
                     }
                 }
             })
