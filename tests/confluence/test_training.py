@@ -386,30 +386,58 @@ def test_a_batch_size_that_processes_do_not_divide_is_refused(tiny_config, tmp_p
         feed.open_sampler(tiny_config.data, tiny_config.run, Processes(3, 0, "x:1"))
 
 
-def test_a_full_disk_ends_a_run_and_keeps_its_checkpoint(whole, tiny, tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a small disk")
+@pytest.fixture
+def small_disk(tmp_path):
+    """The folder of a disk of 64 MB, and a function that gives it another size."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    # Too small for the settings, for the first checkpoint, for the second; each has 450 kB.
-    for size, kept in (("4k", None), ("100k", "there is none yet"), ("700k", "step 5")):
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", disk], capture_output=True
-        )
-        if mounted.returncode:
-            pytest.skip(f"no small disk can be mounted here: {mounted.stderr.decode().strip()}")
-        try:
-            out = disk / "run"
-            finished = run(tiny, out)
-            assert finished.returncode == 1, finished.stderr
-            assert "continue with --resume" in finished.stderr
-            assert finished.stderr.count("\n") == 1, finished.stderr
-            if kept:
-                assert kept in finished.stderr
-            if kept == "step 5":
-                subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
-                finished = run(tiny, out, "--resume")
-                assert finished.returncode == 0, finished.stderr
-                assert records(out) == records(whole)
-        finally:
-            subprocess.run(["umount", disk], check=True)
+
+    def mount(*options):
+        return subprocess.run(["mount", *options, disk], capture_output=True, text=True)
+
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a small disk")
+    mounted = mount("-t", "tmpfs", "-o", "size=64m", "none")
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield disk, lambda size: mount("-o", f"remount,size={size}").check_returncode()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def assert_ended_by_full_disk(finished):
+    assert finished.returncode == 1, finished.stderr
+    assert "continue with --resume" in finished.stderr
+    first, *more = finished.stderr.splitlines()
+    assert len(more) == first.startswith("confluence: resuming after step "), finished.stderr
+
+
+# Too small for the settings, and for the first checkpoint, which has some 450 kB.
+@pytest.mark.parametrize(("size", "message"), [("4k", ""), ("100k", "there is none yet")])
+def test_a_disk_too_small_for_a_checkpoint_ends_a_run(size, message, tiny, small_disk):
+    disk, resize = small_disk
+    resize(size)
+    finished = run(tiny, disk / "run")
+    assert_ended_by_full_disk(finished)
+    assert message in finished.stderr
+
+
+def test_a_full_disk_ends_a_run_and_keeps_its_checkpoint(whole, tiny, small_disk):
+    disk, resize = small_disk
+    out = disk / "run"
+    process = start_run(tiny, out)
+    wait_for_step(process, out, 5)
+    # Unlike a kill, it leaves no half of a checkpoint, which would be removed and free its space.
+    process.send_signal(signal.SIGTERM)
+    errors_of(process)
+    newest = max(int(found.name) for found in (out / "checkpoints").iterdir())
+    used = shutil.disk_usage(disk).used
+    resize(used + 100_000)
+    finished = run([], out, "--resume")
+    assert_ended_by_full_disk(finished)
+    assert f"the newest is of step {newest}" in finished.stderr
+    resize("64m")
+    finished = run([], out, "--resume")
+    assert finished.returncode == 0, finished.stderr
+    assert records(out) == records(whole)
