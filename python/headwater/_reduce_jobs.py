@@ -124,6 +124,8 @@ class GramJob(Job):
         weighted: Whether each row has a weight, of float64, by which its products are multiplied.
         ones: Whether a column of ones follows X. The Gram of [X | 1 | Y] has the Gram of X, the
             sums of the columns, the number of rows, the cross products and the Gram of Y.
+        reject_nonfinite: Whether a NaN or an infinity is an error that names its row and column.
+            By default they go into the sums.
 
     Raises:
         InvalidArgument: An argument is not valid.
@@ -134,6 +136,7 @@ class GramJob(Job):
     y_dtype: Dtype = dataclasses.field(default="float32", kw_only=True)
     weighted: bool = dataclasses.field(default=False, kw_only=True)
     ones: bool = dataclasses.field(default=False, kw_only=True)
+    reject_nonfinite: bool = dataclasses.field(default=False, kw_only=True)
 
     statistic = "gram"
 
@@ -160,10 +163,12 @@ class CrossJob(Job):
         rows, columns, data, chunk_rows, dtype: As for `GramJob`, of X; `data` names both arrays.
         y_columns: The number of columns of Y.
         y_dtype: The type of Y's numbers.
+        reject_nonfinite: As for `GramJob`, in X and Y.
     """
 
     y_columns: int = dataclasses.field(kw_only=True)
     y_dtype: Dtype = dataclasses.field(default="float32", kw_only=True)
+    reject_nonfinite: bool = dataclasses.field(default=False, kw_only=True)
 
     statistic = "cross"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -148,8 +148,10 @@ def gram(
             first_row = shard.index[0].indices(rows)[0]
             _fold(job, reduction, first_row, np.asarray(shard.data), threads)
     if not x.is_fully_addressable:
-        for portion in _from_all_processes(reduction.portion()):
-            reduction.receive(portion)
+        for pairs in _rounds(jax.process_count()):
+            received = _exchanged(reduction.portion(), pairs)
+            if received:
+                reduction.receive(received)
     return reduction.result()
 
 
@@ -190,19 +192,57 @@ def _divisor(cuts: Iterable[int], limit: int) -> int:
     return max(divisor for divisor in divisors if divisor <= limit)
 
 
-def _from_all_processes(own: bytes) -> list[bytes]:
-    """Returns the bytes of every process, by rank; all processes call it."""
-    # Gathered arrays have one shape, so the lengths are gathered first. They travel as bytes,
-    # because JAX cuts integers to 32 bits unless jax_enable_x64 is set.
-    lengths = _gathered(len(own).to_bytes(_LENGTH_BYTES, "little"))
-    counts = [int.from_bytes(length, "little") for length in lengths]
-    pieces = _gathered(own.ljust(max(counts), b"\0"))
-    return [piece[:count] for piece, count in zip(pieces, counts, strict=True)]
+Pairs = Sequence[tuple[int, int]]
+"""The senders and the receivers of a round; a process is each of the two once at most."""
 
 
-def _gathered(own: bytes) -> list[bytes]:
-    gathered = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
-    return [row.tobytes() for row in cast(npt.NDArray[np.uint8], gathered)]
+def _rounds(processes: int) -> Iterator[Pairs]:
+    """Yields who sends all that it has to whom, round by round, until each process has all.
+
+    Each process receives log2(processes) times, and in the last rounds merged sums: to gather what
+    all have on all would send each of them `processes` times as much.
+    """
+    paired = 1 << (processes.bit_length() - 1)
+    # Those beyond a power of two hand over theirs at first, and receive the whole at last.
+    beyond = [(rank, rank - paired) for rank in range(paired, processes)]
+    if beyond:
+        yield beyond
+    for bit in range(paired.bit_length() - 1):
+        yield [(rank, rank ^ (1 << bit)) for rank in range(paired)]
+    if beyond:
+        yield [(receiver, sender) for sender, receiver in beyond]
+
+
+def _exchanged(own: bytes, pairs: Pairs) -> bytes:
+    """Returns the bytes that the sender to this process has; all processes call it."""
+    # Arrays that travel have one shape, so the lengths travel first; as bytes, because JAX cuts
+    # integers to 32 bits unless jax_enable_x64 is set.
+    length = np.frombuffer(len(own).to_bytes(_LENGTH_BYTES, "little"), np.uint8)
+    lengths = multihost_utils.process_allgather(length, tiled=False)
+    counts = [int.from_bytes(length.tobytes(), "little") for length in np.asarray(lengths)]
+    most = max(counts[sender] for sender, _ in pairs)
+    sent = np.frombuffer(own[:most].ljust(most, b"\0"), np.uint8)
+    sharding, send = _sending(tuple(pairs))
+    on_devices = jax.make_array_from_process_local_data(  # type: ignore[no-untyped-call]
+        sharding, sent
+    )
+    passed = send(on_devices)
+    sender = {receiver: sender for sender, receiver in pairs}.get(jax.process_index())
+    if sender is None:
+        return b""
+    return np.asarray(passed.addressable_data(0)).tobytes()[: counts[sender]]
+
+
+@functools.cache
+def _sending(pairs: Pairs) -> tuple[jax.sharding.Sharding, Callable[[jax.Array], jax.Array]]:
+    """Returns how an array lies on a device of each process, and the program that sends it."""
+    first_devices = {device.process_index: device for device in reversed(jax.devices())}
+    devices = [first_devices[rank] for rank in range(jax.process_count())]
+    mesh = jax.sharding.Mesh(np.array(devices), ("process",))
+    by_process = jax.sharding.PartitionSpec("process")  # type: ignore[no-untyped-call]
+    passed = functools.partial(jax.lax.ppermute, axis_name="process", perm=list(pairs))
+    send = jax.jit(jax.shard_map(passed, mesh=mesh, in_specs=by_process, out_specs=by_process))
+    return jax.sharding.NamedSharding(mesh, by_process), send
 
 
 def tree_sum(tree: Any, axis_name: str, *, leaves: int, folded: bool = False) -> Any:

@@ -164,6 +164,7 @@ def gram(
     y: npt.ArrayLike | None = None,
     weights: npt.ArrayLike | None = None,
     ones: bool = False,
+    reject_nonfinite: bool = False,
     chunk_rows: int = 4096,
     threads: int | None = None,
 ) -> Result:
@@ -175,6 +176,8 @@ def gram(
         y: A second array with the same rows, whose columns follow those of `x`.
         weights: A weight for each row, float64 [n], by which its products are multiplied.
         ones: Whether a column of ones follows `x`.
+        reject_nonfinite: Whether a NaN or an infinity is an error that names its row and column.
+            By default they go into the sums.
         chunk_rows: The number of rows in a chunk. Another number gives other bits.
         threads: The number of threads; default: all cores. It changes no bit.
 
@@ -183,7 +186,8 @@ def gram(
 
     Raises:
         InvalidArgument: An argument is not valid.
-        DataError: The files have NULL, or have changed meanwhile.
+        DataError: The files have NULL, or have changed meanwhile; there is a number that
+            `reject_nonfinite` refuses.
 
     Example:
         >>> gram(np.ones((5, 2))).value
@@ -197,16 +201,25 @@ def gram(
         **_form_of_y(y),
         weighted=weights is not None,
         ones=ones,
+        reject_nonfinite=reject_nonfinite,
     )
     return _folded(job, x, threads, y=y, weights=weights)
 
 
-def cross(x: Rows, y: Rows, *, chunk_rows: int = 4096, threads: int | None = None) -> Result:
+def cross(
+    x: Rows,
+    y: Rows,
+    *,
+    reject_nonfinite: bool = False,
+    chunk_rows: int = 4096,
+    threads: int | None = None,
+) -> Result:
     """Returns the cross products X^T Y: row n of one belongs to row n of the other.
 
     Args:
         x: The rows of X, as for `gram`.
         y: The rows of Y, an array or files.
+        reject_nonfinite: As for `gram`.
         chunk_rows: As for `gram`.
         threads: As for `gram`.
 
@@ -214,7 +227,7 @@ def cross(x: Rows, y: Rows, *, chunk_rows: int = 4096, threads: int | None = Non
         float64 [columns of x, columns of y], and the digest.
     """
     x, y = _opened(x), _opened(y)
-    job = CrossJob(**_form(x, chunk_rows), **_form_of_y(y))
+    job = CrossJob(**_form(x, chunk_rows), **_form_of_y(y), reject_nonfinite=reject_nonfinite)
     return _folded(job, x, threads, y=y)
 
 

@@ -190,7 +190,8 @@ impl<S: Shown + OfArrays> AnyJob for Of<S> {
         threads: Option<usize>,
         stop: Stop<'_>,
     ) -> Result<Vec<u8>> {
-        let source = Arc::clone(&self.statistic).of_files(files, &self.job, pool(threads)?)?;
+        let source =
+            Arc::clone(&self.statistic).of_files(&self.form, files, &self.job, pool(threads)?)?;
         fold_portion(&self.job, &*source, 0..self.job.chunk_count(), stop)
     }
 }
@@ -314,7 +315,8 @@ impl Fields<'_, '_> {
         let has_y = self.0.get::<Option<Whole>>("y_columns")?.is_some();
         let y = has_y.then(|| self.form("y_columns", "y_dtype")).transpose()?;
         let (ones, weighted) = (self.0.get("ones")?, self.0.get("weighted")?);
-        let form = Arrays { x, y, ones, weighted };
+        let finite_only = self.0.get("reject_nonfinite")?;
+        let form = Arrays { x, y, ones, weighted, finite_only };
         let gram = Gram::new(form.columns())?;
         let gram = if weighted { gram.weighted() } else { gram };
         self.job(form, (Gram::NAME, gram.settings()), gram)
@@ -322,7 +324,8 @@ impl Fields<'_, '_> {
 
     fn cross(&self, x: Form) -> PyResult<Box<dyn AnyJob>> {
         let y = self.form("y_columns", "y_dtype")?;
-        let form = Arrays { y: Some(y), ..Arrays::of_x(x.0, x.1) };
+        let finite_only = self.0.get("reject_nonfinite")?;
+        let form = Arrays { y: Some(y), finite_only, ..Arrays::of_x(x.0, x.1) };
         self.job(form, (CROSS, Settings::new()), Cross::new(x.0, y.0)?)
     }
 }

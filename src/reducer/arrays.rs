@@ -21,6 +21,13 @@ use super::matrices::{CrossOfMatrices, OfMatrix, OfRows, sourced};
 use super::source::Source;
 use super::sourced::{Sourced, of_siblings};
 
+/// Returns the setting of a job that refuses NaN and infinities. It belongs to the plan, because sums do not
+/// show whether their rows were checked: a checkpoint without the check is of another job.
+#[must_use]
+pub fn nonfinite_setting(finite_only: bool) -> Settings {
+    finite_only.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
+}
+
 /// The columns of an array, and the type of its numbers.
 pub type Form = (usize, Element);
 
@@ -35,13 +42,15 @@ pub struct Arrays {
     pub ones: bool,
     /// Whether each row has a weight, a 64-bit float.
     pub weighted: bool,
+    /// Whether NaN and infinities are refused.
+    pub finite_only: bool,
 }
 
 impl Arrays {
     /// X alone.
     #[must_use]
     pub fn of_x(columns: usize, element: Element) -> Self {
-        Self { x: (columns, element), y: None, ones: false, weighted: false }
+        Self { x: (columns, element), y: None, ones: false, weighted: false, finite_only: false }
     }
 
     /// The columns of `[X | 1 | Y]`.
@@ -54,7 +63,7 @@ impl Arrays {
     /// The settings of a job with these arrays, besides those of X.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        let mut settings = Settings::new();
+        let mut settings = nonfinite_setting(self.finite_only);
         if let Some((columns, element)) = self.y {
             settings.push(("with_columns", (columns as u64).into()));
             settings.push(("with_element", element.name().into()));
@@ -136,6 +145,7 @@ pub trait OfArrays: Statistic<Partial: Send + TryClone> + Send + Sync + 'static 
     /// `InvalidArgument` for other files than the statistic takes.
     fn of_files(
         self: Arc<Self>,
+        form: &Arrays,
         files: Vec<Arc<Matrix>>,
         job: &Job,
         threads: ThreadPool,
@@ -158,12 +168,14 @@ fn leaves_of_x<S: OfRows>(
 /// Returns the rows of X in files as a source.
 fn x_of_files<S: OfRows + 'static>(
     statistic: Arc<S>,
+    form: &Arrays,
     files: Vec<Arc<Matrix>>,
     job: &Job,
     threads: ThreadPool,
 ) -> Result<Box<dyn Source<Statistic = S>>> {
     let [x] = <[_; 1]>::try_from(files).map_err(|files| files_expected(1, files.len()))?;
-    Ok(Box::new(OfMatrix::of_shared(statistic, x, job.clone(), threads)))
+    let source = OfMatrix::of_shared(statistic, x, job.clone(), threads);
+    Ok(Box::new(if form.finite_only { source.finite_only() } else { source }))
 }
 
 /// Returns the digest of the rows of each chunk, computed by the threads of a pool.
@@ -189,11 +201,12 @@ macro_rules! of_x_alone {
 
             fn of_files(
                 self: Arc<Self>,
+                form: &Arrays,
                 files: Vec<Arc<Matrix>>,
                 job: &Job,
                 threads: ThreadPool,
             ) -> Result<Box<dyn Source<Statistic = Self>>> {
-                x_of_files(self, files, job, threads)
+                x_of_files(self, form, files, job, threads)
             }
         }
     )*};
@@ -208,7 +221,7 @@ impl OfArrays for Gram {
         chunks: &[ChunkOfArrays<'_>],
         threads: &ThreadPool,
     ) -> Result<Vec<Sourced<Triangle>>> {
-        if *form == Arrays::of_x(form.x.0, form.x.1) {
+        if form.pushed().len() == 1 && !form.ones {
             return leaves_of_x(self, chunks, threads);
         }
         let sides = chunks.iter().map(|chunk| chunk.side_by_side(form));
@@ -218,11 +231,12 @@ impl OfArrays for Gram {
 
     fn of_files(
         self: Arc<Self>,
+        form: &Arrays,
         files: Vec<Arc<Matrix>>,
         job: &Job,
         threads: ThreadPool,
     ) -> Result<Box<dyn Source<Statistic = Self>>> {
-        x_of_files(self, files, job, threads)
+        x_of_files(self, form, files, job, threads)
     }
 }
 
@@ -243,11 +257,13 @@ impl OfArrays for Cross {
 
     fn of_files(
         self: Arc<Self>,
+        form: &Arrays,
         files: Vec<Arc<Matrix>>,
         job: &Job,
         threads: ThreadPool,
     ) -> Result<Box<dyn Source<Statistic = Self>>> {
         let [x, y] = <[_; 2]>::try_from(files).map_err(|files| files_expected(2, files.len()))?;
-        Ok(Box::new(CrossOfMatrices::new(x, y, job.clone(), threads)?))
+        let source = CrossOfMatrices::new(x, y, job.clone(), threads)?;
+        Ok(Box::new(if form.finite_only { source.finite_only() } else { source }))
     }
 }

@@ -1,6 +1,8 @@
-//! Work on a spool without ranks: a process folds the blocks whose leases it gets.
+//! Work on a spool without ranks: a process folds the blocks whose leases it gets, and begins the next pass if
+//! it gets the lease of that.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -108,11 +110,47 @@ impl Spool {
         Ok(())
     }
 
-    /// Removes the leases of processes that were killed after their block was written. A disk that refuses
+    /// Begins the next pass in `folder`: calls `begin`, which writes its spool there, or waits until another
+    /// process has done so.
+    ///
+    /// # Errors
+    /// `Io`, `Interrupted`, and those of `begin`.
+    pub fn begin_pass(
+        &self,
+        folder: &Path,
+        hooks: &WorkHooks<'_>,
+        begin: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut looks = 0;
+        while !Self::is_in(folder)? {
+            if (hooks.stop)() {
+                return Err(Error::interrupted("interrupted; run the same command again"));
+            }
+            if let Some(_lease) = Lease::of(&self.next_pass_lease_path())? {
+                // Another process may have begun it, and ended, since the look.
+                return if Self::is_in(folder)? { Ok(()) } else { begin() };
+            }
+            looks += 1;
+            if looks % PATIENCE == 0 {
+                (hooks.notice)(&Error::invalid(
+                    "waiting for a process that sums up the blocks for the next pass; kill a process that \
+                     makes no progress",
+                ));
+            }
+            sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Removes the leases of processes that were killed after their work was written. A disk that refuses
     /// keeps them.
     pub(super) fn remove_abandoned_leases(&self) {
         let blocks = leases().numbers(&Disk, self.folder()).unwrap_or_default();
-        blocks.into_iter().for_each(|block| drop(Lease::of(&self.lease_path(block))));
+        let next_pass = self.next_pass_lease_path();
+        let next_pass =
+            found_at(&next_pass).is_ok_and(|found| found.is_some()).then_some(next_pass);
+        let paths = blocks.into_iter().map(|block| self.lease_path(block)).chain(next_pass);
+        paths.for_each(|path| drop(Lease::of(&path)));
     }
 
     /// Folds a block unless another process does, or has by now.

@@ -227,6 +227,10 @@ pub fn moments_of_files(matrix: &Matrix) -> Result<ColumnMoments> {
     moments_near(&matrix.read(0..matrix.rows().min(SHIFT_ROWS as u64))?)
 }
 
+/// What to do about a NaN or infinity that is refused.
+pub(super) const FINITE_REMEDY: &str =
+    "correct the data, or fold again without --reject-nonfinite (in Python: reject_nonfinite)";
+
 /// A matrix on disk, of which a job folds chunks.
 struct Chunks {
     matrix: Arc<Matrix>,
@@ -260,7 +264,7 @@ impl Chunks {
                 return Err(self.matrix.bad_number(
                     (first + row as u64, column),
                     &format!("expected a finite number, found {value}"),
-                    "correct the data, or fold again without --reject-nonfinite",
+                    FINITE_REMEDY,
                 ));
             }
             Ok(NumberedRows { first: *first, rows })

@@ -27,7 +27,7 @@ mod stream;
 mod versions;
 mod worker;
 
-pub use arrays::{Arrays, ChunkOfArrays, Form, OfArrays};
+pub use arrays::{Arrays, ChunkOfArrays, Form, OfArrays, nonfinite_setting};
 pub use checkpoints::{Checkpoints, Resumed};
 pub use cursor::WorkerCursor;
 pub use job::{Blocks, Job, Settings};

@@ -28,6 +28,8 @@ const CURSOR_PREFIX: &str = "rank-";
 const CURSOR_SUFFIX: &str = ".cursor";
 /// The ends of the names of leases: `block-000000000001.lease`.
 const LEASE_SUFFIX: &str = ".lease";
+/// The lease of the process that begins the next pass.
+const NEXT_PASS_LEASE: &str = "next-pass.lease";
 
 const ENVELOPE: Envelope = Envelope {
     name: "spool's plan",
@@ -106,7 +108,7 @@ impl Spool {
         fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
         let _claim = Claim::of(folder)?;
         let path = folder.join(DESCRIPTION);
-        if found_at(&path)?.is_some() {
+        if Self::is_in(folder)? {
             return Err(Error::invalid(format!(
                 "{} exists: the folder has a job already; run work and fold, or choose another folder",
                 path.display()
@@ -162,6 +164,20 @@ impl Spool {
         Self { same_data, ..self }
     }
 
+    /// Whether `folder` has a spool.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn is_in(folder: &Path) -> Result<bool> {
+        Ok(found_at(&folder.join(DESCRIPTION))?.is_some())
+    }
+
+    /// The folder of the spool of pass `number` of a job of several passes, if `self` is of the pass before.
+    #[must_use]
+    pub fn folder_of_pass(&self, number: u32) -> PathBuf {
+        self.folder.join(format!("pass-{number}"))
+    }
+
     /// The description of the job, as [`Spool::create`] received it.
     #[must_use]
     pub fn description(&self) -> &[u8] {
@@ -171,7 +187,7 @@ impl Spool {
     /// Whether `name` is the name of a file of a spool.
     #[must_use]
     pub fn is_own(name: &str) -> bool {
-        [DESCRIPTION, PLAN, Claim::FILE].contains(&name)
+        [DESCRIPTION, PLAN, Claim::FILE, NEXT_PASS_LEASE].contains(&name)
             || series().number_of(name).is_some()
             || leases().number_of(name).is_some()
             || (name.starts_with(CURSOR_PREFIX) && name.ends_with(CURSOR_SUFFIX))
@@ -313,7 +329,9 @@ impl Spool {
         }
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -324,6 +342,11 @@ impl Spool {
     /// The file of the lease of a block.
     pub(super) fn lease_path(&self, block: u64) -> PathBuf {
         self.folder.join(leases().file_name(block))
+    }
+
+    /// The file of the lease of the process that begins the next pass.
+    pub(super) fn next_pass_lease_path(&self) -> PathBuf {
+        self.folder.join(NEXT_PASS_LEASE)
     }
 
     fn cursor_path(&self, assignment: Assignment) -> PathBuf {

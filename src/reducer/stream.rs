@@ -9,13 +9,13 @@ use rayon::ThreadPool;
 use crate::bytes::{append, copied, make_room};
 use crate::error::{Error, Result};
 use crate::fold::statistic::TryClone;
-use crate::fold::{Node, Partial, Tree, Values};
+use crate::fold::{Node, Partial, Rows, Tree, Values};
 use crate::matrix::{Element, Numbers};
 use crate::process::{check_threads, pool};
 
 use super::arrays::{Arrays, ChunkOfArrays, Form, OfArrays};
 use super::job::Job;
-use super::matrices::{at_once, operations};
+use super::matrices::{FINITE_REMEDY, at_once, operations};
 use super::portion::Portion;
 use super::sourced::Sourced;
 
@@ -196,6 +196,11 @@ impl<S: OfArrays> Stream<S> {
                 pushed[other].0, counts[other]
             )));
         }
+        if self.form.finite_only {
+            for ((name, _), (values, columns)) in pushed.iter().zip(arrays) {
+                self.check_finite(name, *values, *columns)?;
+            }
+        }
         let missing = self.job.rows() - self.next_row;
         if count > missing {
             return Err(Error::invalid(format!(
@@ -205,6 +210,17 @@ impl<S: OfArrays> Stream<S> {
             )));
         }
         Ok(())
+    }
+
+    /// Rejects NaN and infinities in the next rows.
+    fn check_finite(&self, name: &str, values: Values<'_>, columns: usize) -> Result<()> {
+        let rows = Rows::new(values, values.len() / columns, columns, columns)?;
+        let Some((row, column, value)) = rows.first_nonfinite() else { return Ok(()) };
+        Err(Error::data(format!(
+            "{name}: row {}, column {column}: expected a finite number, found {value} (rows and columns \
+             count from 0); {FINITE_REMEDY}",
+            self.next_row + row as u64
+        )))
     }
 
     /// Folds the chunks that `rows` finishes, at most as many as are folded at a time, or keeps the rows

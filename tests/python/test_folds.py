@@ -504,11 +504,44 @@ def test_arrays_beside_the_rows_must_be_those_of_the_job():
         assert worker.next_row == 0
 
 
+@pytest.mark.parametrize("odd", [np.nan, -np.inf])
+def test_a_number_that_is_not_finite_is_refused_with_its_place(odd, tmp_path):
+    rows, y, weights = np.ones((90, 3), np.float32), np.ones((90, 2)), np.ones(90)
+    strict = {"reject_nonfinite": True, "chunk_rows": 20}
+    ones = reduce.gram(rows, y=y, weights=weights, **strict)
+    assert (ones.value == 90).all()
+    for name, array, place in [("rows", rows, (71, 2)), ("Y", y, (5, 1)), ("weights", weights, 89)]:
+        before, array[place] = array[place], odd
+        row, column = place if array.ndim == 2 else (place, 0)
+        words = f"{name}: row {row}, column {column}: expected a finite number, found {odd}"
+        with pytest.raises(headwater.DataError, match=f"(?i){words}.*reject_nonfinite"):
+            reduce.gram(rows, y=y, weights=weights, **strict)
+        array[place] = before
+    rows[71, 2] = odd
+    of = reduce.GramJob(90, 3, "rows", reject_nonfinite=True)
+    worker = Worker(of, threads=1)
+    worker.push(rows[:60])
+    with pytest.raises(headwater.DataError, match="row 71, column 2"):
+        worker.push(rows[60:])
+    assert worker.next_row == 60
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "y.npy", y)
+    for x in (rows, tmp_path / "x.npy"):
+        assert np.isnan(reduce.gram(x).value[2, 2]) == np.isnan(odd)
+        with pytest.raises(headwater.DataError, match="row 71, column 2"):
+            reduce.gram(x, **strict)
+        for two in (y, tmp_path / "y.npy"):
+            with pytest.raises(headwater.DataError, match="row 71, column 2"):
+                reduce.cross(x, two, **strict)
+
+
 def test_p6_a_portion_of_another_job_is_refused_by_every_setting():
     rows, y = numbers(), second()
     for statistic, change, words in [
         ("gram", {"ones": True}, '"ones"'),
         ("gram", {"weighted": True}, '"weighted"'),
+        ("gram", {"reject_nonfinite": True}, '"reject_nonfinite" was not there and is now true'),
+        ("cross", {"reject_nonfinite": True}, '"reject_nonfinite" was not there and is now true'),
         ("gram", {"y_columns": 2}, '"with_columns"'),
         ("cross", {"y_columns": 3}, '"with_columns" was 2 and is now 3'),
         ("cross", {"y_dtype": "float16"}, '"with_element" was "f32" and is now "f16"'),

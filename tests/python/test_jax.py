@@ -84,13 +84,35 @@ def plainly(rows, dtype):
 
 def test_p1_processes_and_devices_change_no_bit(tmp_path, rows):
     np.save(tmp_path / "x.npy", rows)
-    everybody = folded_by(1, 4, tmp_path) + folded_by(2, 2, tmp_path) + folded_by(2, 6, tmp_path)
-    assert len(everybody) == 5
+    everybody = folded_by(1, 4, tmp_path) + folded_by(3, 4, tmp_path) + folded_by(2, 6, tmp_path)
+    assert len(everybody) == 6
     for found in everybody:
         assert len(found) == 10
         for name, result in found.items():
             dtype = "float32" if name == "here alone" else name.split()[0]
             assert result.tobytes() == plainly(rows, dtype).tobytes(), name
+
+
+ROUNDS = """
+from headwater.jax import _rounds
+
+for processes in range(1, 70):
+    has = [{rank} for rank in range(processes)]
+    received = [0] * processes
+    for pairs in _rounds(processes):
+        assert all(len(set(side)) == len(pairs) for side in zip(*pairs))
+        sent = [(receiver, set(has[sender])) for sender, receiver in pairs]
+        for receiver, ranks in sent:
+            has[receiver] |= ranks
+            received[receiver] += 1
+    assert has == [set(range(processes))] * processes, processes
+    assert max(received) <= processes.bit_length(), processes
+"""
+
+
+def test_each_process_has_the_sums_of_all_after_a_few_rounds():
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", ROUNDS], check=True, timeout=120, env=environment)
 
 
 ALONE = """

@@ -239,15 +239,62 @@ def test_checkpoints_of_a_later_pass_are_not_overwritten(tmp_path, long_rows):
     assert "pass-2" in reduced(*kept, status=1)
 
 
-def test_a_spool_of_quantiles_is_refused(tmp_path, long_rows):
-    arguments, _ = long_rows
-    told = reduced(*arguments[:-2], "--spool", tmp_path / "S", status=1)
-    assert "--spool: expected a statistic of one pass" in told
-    assert "mpirun" in told
-    assert "QuantilesJob" in told
-    assert not (tmp_path / "S").exists()
-    told = reduced(*arguments, "--at", 1.5, status=2)
-    assert "from 0 to 1" in told
+def spooled(arguments, spool):
+    """Writes the job of quantiles to a spool, and returns the command of a process that works."""
+    command = [BIN / "headwater-reduce", *arguments[:-2], "--block-chunks", 64, "--spool", spool]
+    told = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
+    assert "49 blocks in each of 4 passes" in told.stdout
+    return [str(BIN / "headwater-reduce"), "work", "--threads", "1", "--spool", str(spool)]
+
+
+@pytest.mark.slow
+def test_p2_processes_share_the_passes_of_a_spool_and_some_are_killed(tmp_path, long_rows):
+    arguments, rows = long_rows
+    spool = tmp_path / "S"
+    work = spooled(arguments, spool)
+    fold = ["fold", "--spool", spool, "--out", tmp_path / "f.json"]
+    assert "of 49 blocks are missing: 0, 1" in reduced(*fold, status=1)
+    for begun in ("*.portion", "next-pass.lease", "pass-2/*.portion", "pass-2/pass-3/job.json"):
+        children = [subprocess.Popen(work, stdout=subprocess.DEVNULL) for _ in range(2)]
+        until = time.monotonic() + 60
+        while not list(spool.glob(begun)) and time.monotonic() < until:
+            if all(child.poll() is not None for child in children):
+                break
+        for child in children:
+            child.kill()
+            child.wait()
+    told = [json.loads(subprocess.check_output(work)) for _ in range(2)]
+    assert told[1] | {"seconds": 0, "cpu_seconds": 0} == {
+        "rank": None, "of": None, "blocks": 196, "resumed_blocks": 196, "passes": 4, "threads": 1,
+        "seconds": 0, "cpu_seconds": 0,
+    }  # fmt: skip
+    assert reduced(*fold)["digest"] == reduce.quantiles(rows, at=[0.1, 0.5]).digest
+    left = {path.name for path in spool.rglob("*") if path.suffix != ".portion"}
+    assert left == {"job.json", "job.plan", ".lock", "pass-2", "pass-3", "pass-4"}
+
+
+def test_a_spool_of_quantiles_says_what_is_missing_and_repairs_a_pass(tmp_path, long_rows):
+    arguments, rows = long_rows
+    spool = tmp_path / "S"
+    work = spooled(arguments, spool)[1:]
+    fold = ["fold", "--spool", spool, "--out", tmp_path / "f.json"]
+    told = reduced(*work, "--rank", 0, "--of", 2, status=1)
+    assert "--rank: expected no rank for a statistic of several passes" in told
+    reduced(*work)
+    (spool / "pass-2").rename(tmp_path / "later")
+    told = reduced(*fold, status=1)
+    assert "pass 1 of 4 is complete, and no process has begun the next" in told
+    assert f"`headwater-reduce work --spool {spool}` goes on" in told
+    (tmp_path / "later").rename(spool / "pass-2")
+    told = reduced("fold", "--spool", spool / "pass-2", "--out", tmp_path / "f.json", status=1)
+    assert "expected the folder of the first pass, found that of pass 2" in told
+    told = reduced(*fold[:-1], spool / "pass-2" / "block-000000000099.portion", status=1)
+    assert "is a file of the spool" in told
+    block = next(spool.glob("*.portion"))
+    block.write_bytes(block.read_bytes()[:-1])
+    assert "run work again for block" in reduced(*fold, status=3)
+    assert reduced(*work)["resumed_blocks"] == 195
+    assert reduced(*fold)["digest"] == reduce.quantiles(rows, at=[0.1, 0.5]).digest
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ fn job() -> Job {
 }
 
 fn form(y: bool, ones: bool, weighted: bool) -> Arrays {
-    Arrays { x: X, y: y.then_some(Y), ones, weighted }
+    Arrays { x: X, y: y.then_some(Y), ones, weighted, finite_only: false }
 }
 
 struct Data {
@@ -242,7 +242,7 @@ fn arrays_that_do_not_fit_each_other_are_refused_and_change_nothing() {
 fn has_rows_of_files<S: OfArrays>(statistic: impl Fn() -> S, form: Arrays, files: &[Arc<Matrix>]) {
     let (data, statistic) = (Data::new(), || Arc::new(statistic()));
     let threads = || rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let source = statistic().of_files(files.to_vec(), &job(), threads()).unwrap();
+    let source = statistic().of_files(&form, files.to_vec(), &job(), threads()).unwrap();
     let chunks = job().chunk_count();
     let mut whole = Reduction::new(job(), statistic());
     let of_files = fold_portion(&job(), &*source, 0..chunks, &|| false).unwrap();
@@ -253,7 +253,8 @@ fn has_rows_of_files<S: OfArrays>(statistic: impl Fn() -> S, form: Arrays, files
     assert_eq!(whole.receive(&stream.portion().unwrap()).unwrap(), 0);
     let wrong = if files.len() == 1 { [files, files].concat() } else { files[..1].to_vec() };
     let words = format!("expected {} matrices in files, found {}", files.len(), wrong.len());
-    refused(statistic().of_files(wrong, &job(), threads()), ErrorKind::InvalidArgument, &words);
+    let refusal = statistic().of_files(&form, wrong, &job(), threads());
+    refused(refusal, ErrorKind::InvalidArgument, &words);
 }
 
 #[test]

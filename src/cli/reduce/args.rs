@@ -74,6 +74,11 @@ pub(super) trait StatisticCommand: Sized + Clone {
         1
     }
 
+    /// The number of passes over these rows.
+    fn passes(&self, _: &Self::Source) -> u32 {
+        Self::PASSES
+    }
+
     /// Returns what the next pass begins with, given the partial of this pass; none after the last.
     ///
     /// # Errors
@@ -185,12 +190,6 @@ impl RowsArgs {
         absolute(&mut self.files.input)?;
         Ok(self)
     }
-}
-
-/// Returns the setting of a job that rejects NaN and infinities. It belongs to the plan, because sums do
-/// not show whether their rows were checked: a checkpoint without the check is of another job.
-pub(super) fn nonfinite_setting(reject_nonfinite: bool) -> Vec<(&'static str, Setting)> {
-    reject_nonfinite.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
 }
 
 /// Returns the format of files from the options that describe them.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{
     Dtype, RowsArgs, StatisticCommand, WrittenResult, absolute, format_of, in_order,
-    nonfinite_setting,
 };
 use super::place::Kind;
 use crate::Digest;
@@ -16,7 +15,7 @@ use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
 use crate::fold::gram::Rectangle;
 use crate::matrix::{Matrix, npy_header};
-use crate::reducer::{CrossOfMatrices, Job};
+use crate::reducer::{CrossOfMatrices, Job, nonfinite_setting};
 
 /// The arguments of `headwater-reduce cross` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]

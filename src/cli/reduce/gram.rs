@@ -7,7 +7,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::args::{RowsArgs, StatisticCommand, WrittenResult, nonfinite_setting};
+use super::args::{RowsArgs, StatisticCommand, WrittenResult};
 use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::fold::Gram;
 use crate::fold::gram::Triangle;
 use crate::matrix::npy_header;
-use crate::reducer::{Job, OfMatrix, Source};
+use crate::reducer::{Job, OfMatrix, Source, nonfinite_setting};
 
 /// Rows that are written at a time.
 const ROWS_WRITTEN: usize = 64;

@@ -26,12 +26,44 @@ pub(super) struct QuantilesArgs {
     at: Vec<Fraction>,
     /// What the passes before have found; none in the first.
     #[arg(skip)]
-    #[serde(skip)]
-    known: Vec<u8>,
+    #[serde(default, skip_serializing_if = "Known::is_empty")]
+    known: Known,
     /// The number of passes before this one.
     #[arg(skip)]
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     passes_before: u32,
+}
+
+/// What the passes before have found: bytes, in JSON as hexadecimal digits.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+struct Known(Vec<u8>);
+
+impl Known {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Known> for String {
+    fn from(known: Known) -> Self {
+        known.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for Known {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+        bytes.map(Self).ok_or("expected hexadecimal digits in \"known\"")
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl StatisticCommand for QuantilesArgs {
@@ -43,13 +75,17 @@ impl StatisticCommand for QuantilesArgs {
         self.passes_before + 1
     }
 
+    fn passes(&self, source: &Self::Source) -> u32 {
+        source.statistic().passes()
+    }
+
     fn next(&self, source: &Self::Source, counts: &DigitCounts) -> Result<Option<Vec<u8>>> {
         source.statistic().known_after(counts)
     }
 
     fn beginning_with(&self, known: &[u8]) -> Self {
         let passes_before = self.passes_before + 1;
-        Self { known: known.to_vec(), passes_before, ..self.clone() }
+        Self { known: Known(known.to_vec()), passes_before, ..self.clone() }
     }
 
     fn absolute(self) -> Result<Self> {
@@ -63,7 +99,7 @@ impl StatisticCommand for QuantilesArgs {
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         open(&self.rows, threads, |matrix| {
             let width = quantile_width(matrix.element());
-            Quantiles::new(matrix.columns(), width, self.at.clone())?.after(&self.known)
+            Quantiles::new(matrix.columns(), width, self.at.clone())?.after(&self.known.0)
         })
     }
 

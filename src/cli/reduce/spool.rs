@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::args::StatisticCommand;
 use super::place::{check_out, json_of};
-use super::run::{RunSummary, report, result_file};
+use super::run::{RunArgs, RunSummary, report, result_file};
 use super::statistics::{Invocation, Statistics, with_invocation};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
@@ -30,7 +30,9 @@ const BLOCK_CHUNKS: u64 = 64;
 ///
 /// Any number of processes may do this, on all machines that see the folder, and begin and end at any
 /// time. Each folds blocks that no other has begun, and ends when none is missing; the block of a process
-/// that was killed is folded by another. With --rank and --of it folds the blocks of one rank alone.
+/// that was killed is folded by another. Where a statistic has several passes over the rows, one process
+/// begins the next pass when the one before is complete. With --rank and --of a process folds the blocks of
+/// one rank alone.
 /// Blocks that are folded already are skipped.
 #[derive(Args)]
 pub(super) struct WorkArgs {
@@ -71,12 +73,14 @@ pub(super) struct FoldArgs {
 }
 
 /// The summary of `work`.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct WorkSummary {
     rank: Option<u64>,
     of: Option<u64>,
+    /// The blocks of all passes.
     blocks: u64,
     resumed_blocks: u64,
+    passes: u32,
     threads: usize,
     seconds: f64,
     cpu_seconds: f64,
@@ -84,38 +88,25 @@ struct WorkSummary {
 
 /// Writes a job to a folder.
 pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
-    let (job, blocks) = with_invocation!(&statistics, invocation => job_and_blocks(invocation))?;
-    let statistics = match statistics {
-        Statistics::Gram(invocation) => Statistics::Gram(absolute(invocation)?),
-        Statistics::Cross(invocation) => Statistics::Cross(absolute(invocation)?),
-        Statistics::Moments(invocation) => Statistics::Moments(absolute(invocation)?),
-        Statistics::Histogram(invocation) => Statistics::Histogram(absolute(invocation)?),
-        Statistics::Exact(invocation) => Statistics::Exact(absolute(invocation)?),
-        Statistics::Exponents(invocation) => Statistics::Exponents(absolute(invocation)?),
-        Statistics::Distinct(invocation) => Statistics::Distinct(absolute(invocation)?),
-        Statistics::Top(invocation) => Statistics::Top(absolute(invocation)?),
-        Statistics::Quantiles(invocation) => Statistics::Quantiles(absolute(invocation)?),
-    };
-    let description = serde_json::to_vec_pretty(&statistics)
-        .map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+    let (job, blocks, passes) =
+        with_invocation!(&statistics, invocation => job_and_blocks(invocation))?;
+    let description =
+        with_invocation!(statistics, invocation => description(invocation.statistic.absolute()?))?;
     Spool::create(folder, &job, &blocks, &description)?;
     let shown = shell_quoted(folder);
+    let each = if passes > 1 { format!(" in each of {passes} passes") } else { String::new() };
     Output::new().line(&format!(
-        "{shown}: {} blocks; next, in as many processes as you like\n  headwater-reduce work --spool {shown}\n\
+        "{shown}: {} blocks{each}; next, in as many processes as you like\n  headwater-reduce work --spool {shown}\n\
          and then\n  headwater-reduce fold --spool {shown} --out RESULT",
         count(blocks.count())
     ))
 }
 
-fn job_and_blocks<F: StatisticCommand + Args>(invocation: &Invocation<F>) -> Result<(Job, Blocks)> {
+/// Returns the job of an invocation, its blocks, and the number of passes over the rows.
+fn job_and_blocks<F: StatisticCommand + Args>(
+    invocation: &Invocation<F>,
+) -> Result<(Job, Blocks, u32)> {
     let Invocation { statistic, run } = invocation;
-    if F::PASSES > 1 {
-        return Err(Error::invalid(
-            "--spool: expected a statistic of one pass over the rows, found one of several, of which each \
-             begins with the result of the pass before; leave out --spool, and fold in one process or \
-             under mpirun, or use the QuantilesJob of headwater.reduce in Python",
-        ));
-    }
     if let Some(out) = &run.out {
         return Err(Error::invalid(format!(
             "--out {}: expected no place for the result of a spool, because others may fold it; leave \
@@ -123,14 +114,18 @@ fn job_and_blocks<F: StatisticCommand + Args>(invocation: &Invocation<F>) -> Res
             out.display()
         )));
     }
-    let (job, _) = statistic.open(pool(Some(1))?)?;
+    let (job, source) = statistic.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
-    Ok((job, blocks))
+    Ok((job, blocks, statistic.passes(&source)))
 }
 
-/// Makes the paths of an invocation absolute.
-fn absolute<F: StatisticCommand + Args>(invocation: Invocation<F>) -> Result<Invocation<F>> {
-    Ok(Invocation { statistic: invocation.statistic.absolute()?, ..invocation })
+/// Returns the description of the job of folding `statistic`, from which each process opens the rows.
+fn description<F: Args>(statistic: F) -> Result<Vec<u8>>
+where
+    Statistics: From<Invocation<F>>,
+{
+    let statistics = Statistics::from(Invocation { statistic, run: RunArgs::default() });
+    serde_json::to_vec_pretty(&statistics).map_err(|e| Error::invalid(format!("writing JSON: {e}")))
 }
 
 /// Checks that neither the result nor the .json beside it overwrites a file of the spool.
@@ -168,25 +163,42 @@ fn open(folder: &Path) -> Result<(Spool, Statistics)> {
 
 impl WorkArgs {
     pub(super) fn run(&self, interrupted: Option<&Interrupted<'_>>) -> Result<()> {
-        let (spool, statistics) = open(&self.spool)?;
-        let spool = spool.same_data(self.same_data);
-        let summary = with_invocation!(&statistics, invocation => {
-            self.work(&invocation.statistic, &spool, interrupted)
-        })?;
+        let started = Instant::now();
+        let mut summary = WorkSummary { rank: self.rank, of: self.of, ..WorkSummary::default() };
+        let mut of_pass = Some(self.spool.clone());
+        while let Some(folder) = of_pass {
+            let (spool, statistics) = open(&folder)?;
+            let spool = spool.same_data(self.same_data);
+            of_pass = with_invocation!(&statistics, invocation => {
+                self.work(&invocation.statistic, &spool, &mut summary, interrupted)
+            })?;
+        }
+        summary.seconds = started.elapsed().as_secs_f64();
+        summary.cpu_seconds = cpu_time().as_secs_f64();
         Output::new().json(&summary)
     }
 
-    fn work<F: StatisticCommand>(
+    /// Folds the blocks of one pass, and begins the next; returns its folder, or none after the last.
+    fn work<F: StatisticCommand + Args>(
         &self,
         statistic: &F,
         spool: &Spool,
+        summary: &mut WorkSummary,
         interrupted: Option<&Interrupted<'_>>,
-    ) -> Result<WorkSummary> {
-        let started = Instant::now();
+    ) -> Result<Option<PathBuf>>
+    where
+        Statistics: From<Invocation<F>>,
+    {
         let rank = self.rank.zip(self.of);
+        if F::PASSES > 1 && rank.is_some() {
+            return Err(Error::invalid(
+                "--rank: expected no rank for a statistic of several passes over the rows, each of which \
+                 begins when all blocks of the one before are folded; leave out --rank and --of",
+            ));
+        }
         let assignment = rank.map(|(rank, of)| Assignment::new(rank, of)).transpose()?;
         let threads = pool(self.threads.map(usize::from))?;
-        let thread_count = threads.current_num_threads();
+        summary.threads = threads.current_num_threads();
         let (job, source) = statistic.open(threads)?;
         let stop = || interrupted.is_some_and(|stopped| stopped());
         let notice = |error: &Error| eprintln!("headwater-reduce: {error}");
@@ -196,15 +208,22 @@ impl WorkArgs {
             Some(assignment) => spool.work((&job, &source), assignment, &hooks)?,
             None => spool.share((&job, &source), &hooks)?,
         };
-        Ok(WorkSummary {
-            rank: self.rank,
-            of: self.of,
-            blocks: folded.blocks,
-            resumed_blocks: folded.resumed,
-            threads: thread_count,
-            seconds: started.elapsed().as_secs_f64(),
-            cpu_seconds: cpu_time().as_secs_f64(),
-        })
+        summary.blocks += folded.blocks;
+        summary.resumed_blocks += folded.resumed;
+        summary.passes += 1;
+        let (pass, passes) = (statistic.pass(), statistic.passes(&source));
+        if pass == passes {
+            return Ok(None);
+        }
+        let folder = spool.folder_of_pass(pass + 1);
+        spool.begin_pass(&folder, &hooks, || {
+            let (reduction, _) = spool.fold((&job, &source), &bars)?;
+            let known = statistic.next(&source, &reduction.finish()?)?.unwrap_or_default();
+            let next = statistic.beginning_with(&known);
+            let (next_job, _) = next.open(pool(Some(1))?)?;
+            Spool::create(&folder, &next_job, &spool.blocks(&job)?, &description(next)?).map(drop)
+        })?;
+        Ok(Some(folder))
     }
 }
 
@@ -215,46 +234,72 @@ impl FoldArgs {
         interrupted: Option<&Interrupted<'_>>,
     ) -> Result<()> {
         let (spool, statistics) = open(&self.spool)?;
-        let spool = spool.same_data(self.same_data);
         with_invocation!(&statistics, invocation => {
-            self.fold(&invocation.statistic, &spool, arguments, interrupted)
+            self.fold(&invocation.statistic, spool, arguments, interrupted)
         })
     }
 
     fn fold<F: StatisticCommand>(
         &self,
         statistic: &F,
-        spool: &Spool,
+        mut spool: Spool,
         arguments: &[OsString],
         interrupted: Option<&Interrupted<'_>>,
     ) -> Result<()> {
         let started = Instant::now();
         check_out(&self.out, statistic.inputs(), F::KIND)?;
-        check_out_of_spool(&self.out, &self.spool)?;
-        let (job, source) = statistic.open(pool(Some(1))?)?;
-        let bars = Bars::new(interrupted);
-        let (reduction, resumed_nodes) = spool.fold((&job, &source), &bars)?;
-        let rows_digest = reduction.rows_digest();
-        let whole = reduction.finish()?;
-        bars.advance(0)?;
-        drop(bars);
-        let written = statistic.write(&self.out, &source, &whole)?;
-        let summary = RunSummary {
-            digest: written.digest,
-            rows_digest,
-            rows: job.rows(),
-            columns: written.columns,
-            ranks: 1,
-            threads: 1,
-            seconds: started.elapsed().as_secs_f64(),
-            cpu_seconds: cpu_time().as_secs_f64(),
-            gflops: None,
-            resumed_nodes,
-            out: result_file(&self.out, written.result.as_ref()),
-            more: written.more,
-            result: written.result,
-            cursors: Vec::new(),
-        };
-        report(&summary, &job, arguments, &self.out)
+        let mut statistic = statistic.clone();
+        if statistic.pass() > 1 {
+            return Err(Error::invalid(format!(
+                "--spool {}: expected the folder of the first pass, found that of pass {}, which is within it",
+                self.spool.display(),
+                statistic.pass()
+            )));
+        }
+        let mut resumed_nodes = 0;
+        loop {
+            check_out_of_spool(&self.out, spool.folder())?;
+            spool = spool.same_data(self.same_data);
+            let (job, source) = statistic.open(pool(Some(1))?)?;
+            let bars = Bars::new(interrupted);
+            let (reduction, nodes) = spool.fold((&job, &source), &bars)?;
+            resumed_nodes += nodes;
+            let pass = statistic.pass();
+            let rows_digest = reduction.rows_digest();
+            let whole = reduction.finish()?;
+            bars.advance(0)?;
+            drop(bars);
+            let Some(known) = statistic.next(&source, &whole)? else {
+                let written = statistic.write(&self.out, &source, &whole)?;
+                let summary = RunSummary {
+                    digest: written.digest,
+                    rows_digest,
+                    rows: job.rows(),
+                    columns: written.columns,
+                    ranks: 1,
+                    threads: 1,
+                    seconds: started.elapsed().as_secs_f64(),
+                    cpu_seconds: cpu_time().as_secs_f64(),
+                    gflops: None,
+                    resumed_nodes,
+                    out: result_file(&self.out, written.result.as_ref()),
+                    more: written.more,
+                    result: written.result,
+                    cursors: Vec::new(),
+                };
+                return report(&summary, &job, arguments, &self.out);
+            };
+            let folder = spool.folder_of_pass(pass + 1);
+            if !Spool::is_in(&folder)? {
+                return Err(Error::invalid(format!(
+                    "pass {pass} of {} is complete, and no process has begun the next; `headwater-reduce \
+                     work --spool {}` goes on",
+                    statistic.passes(&source),
+                    shell_quoted(&self.spool)
+                )));
+            }
+            spool = Spool::open(&folder)?;
+            statistic = statistic.beginning_with(&known);
+        }
     }
 }

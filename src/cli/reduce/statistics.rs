@@ -82,11 +82,34 @@ pub(super) enum Statistics {
     /// Numbers of 64 bits are read four times, all others twice. Each pass counts numbers by 16 bits of
     /// them, so it needs 512 KiB for each column, and after the first pass for each quantile of a column;
     /// at most 512 MiB. With --checkpoint-dir each pass has a folder of its own there, and --resume goes on
-    /// in the pass that was interrupted. There is no --spool.
+    /// in the pass that was interrupted. A --spool has a folder in it for each pass after the first, which
+    /// the processes that work begin when the one before is complete.
     ///
     /// The result is the .json; it is the same for any order of the rows and any --chunk-rows.
     Quantiles(Invocation<QuantilesArgs>),
 }
+
+macro_rules! from_invocations {
+    ($($variant:ident($args:ty)),*) => {$(
+        impl From<Invocation<$args>> for Statistics {
+            fn from(invocation: Invocation<$args>) -> Self {
+                Self::$variant(invocation)
+            }
+        }
+    )*};
+}
+
+from_invocations!(
+    Gram(GramArgs),
+    Cross(CrossArgs),
+    Moments(MomentsArgs),
+    Exact(ExactArgs),
+    Histogram(HistogramArgs),
+    Exponents(ExponentsArgs),
+    Distinct(DistinctArgs),
+    Top(TopArgs),
+    Quantiles(QuantilesArgs)
+);
 
 /// Evaluates `$work` with the invocation of any statistic.
 macro_rules! with_invocation {
