@@ -167,8 +167,8 @@ pub trait NewFile {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The calls to a disk on which files are written and read.
-pub trait Storage {
+/// The calls to a disk on which files are written and read, by any thread.
+pub trait Storage: Sync {
     /// Creates a file that must not exist, and locks it for as long as it is open.
     ///
     /// # Errors

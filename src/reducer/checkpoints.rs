@@ -1,12 +1,14 @@
 //! The checkpoints of a fold in a folder: the last two, each complete or absent.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use crate::durable::{Claim, Disk, Series, Storage, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::files::found_at;
 use crate::fold::Statistic;
+use crate::panics::panic_message;
 
 use super::reduction::Reduction;
 
@@ -19,7 +21,7 @@ pub struct Checkpoints {
     folder: PathBuf,
     series: Series,
     /// The checkpoints that could not be read. Unlike damage, an error of the disk may pass.
-    unread: RefCell<Vec<u64>>,
+    unread: Mutex<Vec<u64>>,
     _claim: Option<Claim>,
 }
 
@@ -56,7 +58,7 @@ impl Checkpoints {
     #[must_use]
     pub fn on(storage: Box<dyn Storage>, folder: &Path) -> Self {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
-        let unread = RefCell::default();
+        let unread = Mutex::default();
         Self { storage, folder: folder.to_owned(), series, unread, _claim: None }
     }
 
@@ -98,7 +100,7 @@ impl Checkpoints {
                 }
                 Err(error) if error.is_unreadable() => {
                     if error.kind() == ErrorKind::Io {
-                        self.unread.borrow_mut().push(number);
+                        self.unread().push(number);
                     }
                     resumed.damaged.push(error);
                 }
@@ -130,9 +132,17 @@ impl Checkpoints {
     /// # Errors
     /// `Io` when the disk reports an error; the earlier checkpoints stay.
     pub fn write<S: Statistic>(&self, reduction: &Reduction<S>) -> Result<()> {
-        let newest = reduction.covered_count();
-        write_file(&*self.storage, &self.path(newest), &reduction.checkpoint()?)?;
-        self.series.keep_last(&*self.storage, &self.folder, (newest, KEPT), &self.unread.borrow())
+        self.store(reduction.covered_count(), &reduction.checkpoint()?)
+    }
+
+    /// Writes the checkpoint `number`, and removes older ones as [`Checkpoints::write`] does.
+    fn store(&self, number: u64, bytes: &[u8]) -> Result<()> {
+        write_file(&*self.storage, &self.path(number), bytes)?;
+        self.series.keep_last(&*self.storage, &self.folder, (number, KEPT), &self.unread())
+    }
+
+    fn unread(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes all checkpoints, because they may hold wrong sums.
@@ -149,5 +159,63 @@ impl Checkpoints {
 
     fn path(&self, number: u64) -> PathBuf {
         self.folder.join(self.series.file_name(number))
+    }
+}
+
+/// Writes checkpoints on a thread beside the fold, one at a time: a slow disk does not keep ranks waiting.
+///
+/// # Cost
+/// The bytes of the checkpoint that is being written, in memory.
+pub struct CheckpointWriter<'scope, 'env> {
+    checkpoints: &'env Checkpoints,
+    scope: &'scope Scope<'scope, 'env>,
+    writing: Option<ScopedJoinHandle<'scope, Result<()>>>,
+}
+
+impl<'scope, 'env> CheckpointWriter<'scope, 'env> {
+    /// Returns a writer whose threads end within `scope`.
+    #[must_use]
+    pub fn new(checkpoints: &'env Checkpoints, scope: &'scope Scope<'scope, 'env>) -> Self {
+        Self { checkpoints, scope, writing: None }
+    }
+
+    /// Whether a checkpoint is being written. The error of one that has failed is returned here.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoints::write`].
+    pub fn is_busy(&mut self) -> Result<bool> {
+        match &self.writing {
+            Some(writing) if !writing.is_finished() => Ok(true),
+            _ => self.finish().map(|()| false),
+        }
+    }
+
+    /// Begins to write a checkpoint, after the one before.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoints::write`], of the checkpoint before as well.
+    pub fn begin<S: Statistic>(&mut self, reduction: &Reduction<S>) -> Result<()> {
+        self.finish()?;
+        let (checkpoints, number) = (self.checkpoints, reduction.covered_count());
+        let bytes = reduction.checkpoint()?;
+        let write = move || checkpoints.store(number, &bytes);
+        match Builder::new().spawn_scoped(self.scope, write) {
+            Ok(writing) => self.writing = Some(writing),
+            // The system has no thread left.
+            Err(_) => checkpoints.write(reduction)?,
+        }
+        Ok(())
+    }
+
+    /// Waits until the checkpoint is written.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoints::write`].
+    pub fn finish(&mut self) -> Result<()> {
+        let Some(writing) = self.writing.take() else { return Ok(()) };
+        writing.join().unwrap_or_else(|panic| {
+            let message = panic_message(&*panic);
+            Err(Error::new(ErrorKind::Shutdown, format!("writing a checkpoint ended: {message}")))
+        })
     }
 }

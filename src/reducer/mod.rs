@@ -28,7 +28,7 @@ mod versions;
 mod worker;
 
 pub use arrays::{Arrays, ChunkOfArrays, Form, OfArrays, nonfinite_setting};
-pub use checkpoints::{Checkpoints, Resumed};
+pub use checkpoints::{CheckpointWriter, Checkpoints, Resumed};
 pub use cursor::WorkerCursor;
 pub use job::{Blocks, Job, Settings};
 pub use leaves::leaf_portion;

@@ -1,11 +1,14 @@
 //! Checkpoints in a folder: what is gone on from, what is passed over, and what is refused.
 
 use std::fs;
+use std::path::Path;
+use std::thread;
 
 use headwater::ErrorKind;
-use headwater::reducer::{Checkpoints, Reduction};
+use headwater::reducer::{CheckpointWriter, Checkpoints, Reduction};
 
 use crate::matrix::Folder;
+use crate::simulated_disk::{Breakage, SimulatedDisk};
 use crate::{job, portion, reduction, rows};
 
 /// A folder with a checkpoint of 4 chunks and one of 8, and the path of that.
@@ -185,4 +188,51 @@ fn p6_of_several_damaged_checkpoints_the_newest_is_named() {
     let error = checkpoints.resume(&mut reduction(&job(10, 1))).unwrap_err().to_string();
     let words = format!("every checkpoint is damaged; checkpoint {}", newest.display());
     assert!(error.starts_with(&words), "{error}");
+}
+
+#[test]
+fn a_checkpoint_is_written_beside_the_fold_on_a_slow_disk() {
+    let (job, data, disk) = (job(10, 1), rows(10), SimulatedDisk::new());
+    disk.put_folder(Path::new("ck"));
+    let checkpoints = || Checkpoints::on(Box::new(disk.clone()), Path::new("ck"));
+    let kept = checkpoints();
+    let mut done = reduction(&job);
+    done.receive(&portion(&job, &data, 0..4)).unwrap();
+    thread::scope(|scope| {
+        let mut writer = CheckpointWriter::new(&kept, scope);
+        assert!(!writer.is_busy().unwrap());
+        let busy = disk.busy();
+        writer.begin(&done).unwrap();
+        done.receive(&portion(&job, &data, 4..8)).unwrap();
+        assert!(writer.is_busy().unwrap());
+        drop(busy);
+        writer.finish().unwrap();
+        assert!(!writer.is_busy().unwrap());
+        // What was folded when it began.
+        let mut again = reduction(&job);
+        checkpoints().resume(&mut again).unwrap();
+        assert_eq!(again.covered_count(), 4);
+        disk.break_at(0, Breakage::Full);
+        writer.begin(&done).unwrap();
+        // The next checkpoint, the last of all and a look find the error of the one before.
+        assert_eq!(writer.begin(&done).unwrap_err().kind(), ErrorKind::Io);
+        disk.break_at(0, Breakage::Full);
+        writer.begin(&done).unwrap();
+        assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Io);
+        disk.break_at(0, Breakage::Full);
+        writer.begin(&done).unwrap();
+        let found = loop {
+            match writer.is_busy() {
+                Ok(true) => thread::yield_now(),
+                found => break found,
+            }
+        };
+        assert_eq!(found.unwrap_err().kind(), ErrorKind::Io);
+        disk.mend();
+        writer.begin(&done).unwrap();
+        writer.finish().unwrap();
+    });
+    let mut again = reduction(&job);
+    checkpoints().resume(&mut again).unwrap();
+    assert_eq!(again.covered_count(), 8);
 }

@@ -5,12 +5,11 @@
 //! the four extremes.
 #![allow(dead_code, reason = "each test suite uses a part of it")]
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use headwater::durable::{Entry, NewFile, Storage};
 
@@ -57,7 +56,7 @@ struct State {
 }
 
 #[derive(Clone)]
-pub(crate) struct SimulatedDisk(Rc<RefCell<State>>);
+pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
 
 /// The part of a call that is done.
 #[derive(PartialEq)]
@@ -148,45 +147,50 @@ impl SimulatedDisk {
 
     fn of(nodes: Vec<Node>) -> Self {
         let state = State { nodes, calls: 0, breakage: None, until_unread: None };
-        Self(Rc::new(RefCell::new(state)))
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Fails once at the reading or listing call that is `at` such calls from now, counted from 0.
     pub(crate) fn break_reading_at(&self, at: usize) {
-        self.0.borrow_mut().until_unread = Some(at);
+        self.0.lock().unwrap().until_unread = Some(at);
     }
 
     /// Fails at the call that is `at` calls from now, counted from 0.
     pub(crate) fn break_at(&self, at: usize, breakage: Breakage) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         state.breakage = Some((state.calls + at, breakage));
     }
 
     pub(crate) fn mend(&self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         (state.breakage, state.until_unread) = (None, None);
     }
 
+    /// Returns a guard, while which lives all calls wait.
+    pub(crate) fn busy(&self) -> impl Drop + '_ {
+        self.0.lock().unwrap()
+    }
+
     pub(crate) fn calls(&self) -> usize {
-        self.0.borrow().calls
+        self.0.lock().unwrap().calls
     }
 
     /// Adds a durable file.
     pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
         let node = Node::File { seen: bytes.to_vec(), durable: bytes.to_vec() };
-        self.0.borrow_mut().add(path, node).unwrap();
+        self.0.lock().unwrap().add(path, node).unwrap();
         self.sync_folder(parent(path)).unwrap();
     }
 
     /// Adds an unsynced folder.
     pub(crate) fn put_folder(&self, path: &Path) {
         let node = Node::Folder { seen: Names::new(), durable: Names::new() };
-        self.0.borrow_mut().add(path, node).unwrap();
+        self.0.lock().unwrap().add(path, node).unwrap();
     }
 
     /// Returns the disk after a loss of power.
     pub(crate) fn after_power_loss(&self, survival: Survival) -> Self {
-        let mut nodes = self.0.borrow().nodes.clone();
+        let mut nodes = self.0.lock().unwrap().nodes.clone();
         for node in &mut nodes {
             match node {
                 Node::File { seen, durable } if survival.all_bytes => durable.clone_from(seen),
@@ -207,7 +211,7 @@ struct SimulatedFile {
 
 impl NewFile for SimulatedFile {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.disk.0.borrow_mut();
+        let mut state = self.disk.0.lock().unwrap();
         let part = state.begin(true);
         let written = match part {
             Part::Whole => bytes,
@@ -221,7 +225,7 @@ impl NewFile for SimulatedFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.disk.0.borrow_mut();
+        let mut state = self.disk.0.lock().unwrap();
         let part = state.begin(true);
         if let (Part::Whole, Some(node)) = (&part, self.node) {
             state.sync(node);
@@ -232,7 +236,7 @@ impl NewFile for SimulatedFile {
 
 impl Storage for SimulatedDisk {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         let part = state.begin(true);
         if state.find(path).is_some() {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
@@ -249,7 +253,7 @@ impl Storage for SimulatedDisk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         let part = state.begin(true);
         let node = state.must_find(path)?;
         if part == Part::Whole {
@@ -263,7 +267,7 @@ impl Storage for SimulatedDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         let part = state.begin(true);
         if part == Part::Whole {
             let node = state.must_find(from)?;
@@ -274,7 +278,7 @@ impl Storage for SimulatedDisk {
     }
 
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         let part = state.begin(true);
         if part == Part::Whole {
             let (first, second) = (state.must_find(one)?, state.must_find(other)?);
@@ -285,7 +289,7 @@ impl Storage for SimulatedDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         let part = state.begin(false);
         if part == Part::Whole {
             state.must_find(path)?;
@@ -295,7 +299,7 @@ impl Storage for SimulatedDisk {
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         state.begin_to_read()?;
         let names = state.names(folder)?.clone();
         let is_folder = |n: usize| matches!(state.nodes[n], Node::Folder { .. });
@@ -303,7 +307,7 @@ impl Storage for SimulatedDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         state.begin_to_read()?;
         match &state.nodes[state.must_find(path)?] {
             Node::File { seen, .. } => Ok(seen.clone()),
@@ -312,6 +316,6 @@ impl Storage for SimulatedDisk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        Ok(self.0.borrow().find(path).is_some())
+        Ok(self.0.lock().unwrap().find(path).is_some())
     }
 }

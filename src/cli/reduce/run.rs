@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use clap::Args;
@@ -32,7 +33,9 @@ use crate::reducer::wire::{
 };
 #[cfg(feature = "mpi")]
 use crate::reducer::wire::{PassEnd, work};
-use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source, WorkerCursor};
+use crate::reducer::{
+    Blocks, CheckpointWriter, Checkpoints, Job, Policy, Reduction, Resumed, Source, WorkerCursor,
+};
 use crate::view::words::count;
 
 /// How a statistic is folded. These options do not change a bit of the result, and the description of a
@@ -329,11 +332,11 @@ impl<F: StatisticCommand> Leader<'_, F> {
         let watch = Watch::new(
             self.args.checkpoint_every,
             (policy.blocks.chunks_each(), wire.size()),
-            checkpoints.as_ref(),
             Bars::of_operations(operations / job.chunk_rows() as f64),
         );
         let pass = statistic.pass();
-        let folded = self.coordinate(&mut coordinator, &source, wire, (pass, watch));
+        let kept = checkpoints.as_ref();
+        let folded = self.coordinate(&mut coordinator, &source, wire, (pass, watch, kept));
         lost.extend(coordinator.lost());
         folded?;
 
@@ -421,22 +424,25 @@ impl<F: StatisticCommand> Leader<'_, F> {
         coordinator: &mut Coordinator<StatisticOf<F>>,
         source: &F::Source,
         wire: &mut dyn Wire,
-        (pass, mut watch): (u32, Watch<'_>),
+        (pass, mut watch, checkpoints): (u32, Watch<'_>, Option<&Checkpoints>),
     ) -> Result<()> {
-        let checkpoints = watch.checkpoints;
         watch.begin(coordinator.reduction());
         let environment = self.environment;
-        let folded = coordinate(coordinator, source, wire, environment, &mut |coordinator| {
-            watch.update(coordinator)?;
-            if (environment.interrupted)() {
-                Err(Error::interrupted("interrupted"))
-            } else {
-                Ok(())
-            }
+        let (folded, saved) = thread::scope(|scope| {
+            let mut writer = checkpoints.map(|kept| CheckpointWriter::new(kept, scope));
+            let folded = coordinate(coordinator, source, wire, environment, &mut |coordinator| {
+                watch.update(coordinator, writer.as_mut())?;
+                if (environment.interrupted)() {
+                    Err(Error::interrupted("interrupted"))
+                } else {
+                    Ok(())
+                }
+            });
+            // Also when the fold is complete: if writing the result fails, --resume needs the checkpoint.
+            let writer = writer.as_mut().filter(|_| !coordinator.is_doubtful());
+            (folded, writer.map(|writer| watch.save(coordinator.reduction(), writer)))
         });
         let reduction = coordinator.reduction();
-        // Also when the fold is complete: if writing the result fails, --resume needs the checkpoint.
-        let saved = if coordinator.is_doubtful() { None } else { watch.save(reduction) };
         drop(watch);
         let Err(error) = folded else { return Ok(()) };
         let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));

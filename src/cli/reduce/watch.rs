@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::fold::Statistic;
 use crate::progress::Progress;
 use crate::reducer::wire::{Coordinator, LateOrder};
-use crate::reducer::{Checkpoints, Reduction};
+use crate::reducer::{CheckpointWriter, Reduction};
 
 /// The time after which a rank that has not joined is named.
 const JOIN_MAX: Duration = Duration::from_mins(1);
@@ -49,7 +49,6 @@ pub(super) struct Watch<'a> {
     every: Every,
     block_chunks: u64,
     ranks: u32,
-    pub(super) checkpoints: Option<&'a Checkpoints>,
     bars: Bars<'a>,
     began_at: Instant,
     shown_rows: u64,
@@ -63,18 +62,12 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Returns the watch of a fold by `ranks` ranks, in blocks of `block_chunks` chunks.
-    pub(super) fn new(
-        every: Every,
-        (block_chunks, ranks): (u64, u32),
-        checkpoints: Option<&'a Checkpoints>,
-        bars: Bars<'a>,
-    ) -> Self {
+    pub(super) fn new(every: Every, (block_chunks, ranks): (u64, u32), bars: Bars<'a>) -> Self {
         let now = Instant::now();
         Self {
             every,
             block_chunks,
             ranks,
-            checkpoints,
             bars,
             began_at: now,
             shown_rows: 0,
@@ -93,25 +86,30 @@ impl<'a> Watch<'a> {
         self.bars.skip(self.shown_rows);
     }
 
-    /// Shows the progress, warns of ranks, and writes a checkpoint when it is due.
+    /// Shows the progress, warns of ranks, and begins to write a checkpoint when it is due and the one before
+    /// is written.
     ///
     /// # Errors
-    /// Those of the checkpoint.
-    pub(super) fn update<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
+    /// Those of the checkpoints.
+    pub(super) fn update<S: Statistic>(
+        &mut self,
+        coordinator: &Coordinator<S>,
+        writer: Option<&mut CheckpointWriter<'_, '_>>,
+    ) -> Result<()> {
         self.warn(coordinator);
         let reduction = coordinator.reduction();
         let rows = reduction.covered_rows();
         self.bars.advance(rows.saturating_sub(self.shown_rows))?;
         self.shown_rows = rows;
-        let Some(checkpoints) = self.checkpoints else { return Ok(()) };
+        let Some(writer) = writer else { return Ok(()) };
         let chunks = reduction.covered_count();
         let new_chunks = chunks.saturating_sub(self.saved_chunks);
         let is_due = match self.every {
             Every::Time(time) => self.saved_at.elapsed() >= time,
             Every::Blocks(blocks) => new_chunks >= blocks.saturating_mul(self.block_chunks),
         };
-        if is_due && new_chunks > 0 {
-            checkpoints.write(reduction)?;
+        if !writer.is_busy()? && is_due && new_chunks > 0 {
+            writer.begin(reduction)?;
             self.saved_at = Instant::now();
             self.saved_chunks = chunks;
         }
@@ -147,10 +145,21 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Writes a last checkpoint, if there is a folder for checkpoints.
-    pub(super) fn save<S: Statistic>(&self, reduction: &Reduction<S>) -> Option<Result<()>> {
-        let is_saved = reduction.covered_count() == self.saved_chunks;
-        self.checkpoints.map(|c| if is_saved { Ok(()) } else { c.write(reduction) })
+    /// Writes a last checkpoint, unless `writer` has written all.
+    ///
+    /// # Errors
+    /// Those of the checkpoint.
+    pub(super) fn save<S: Statistic>(
+        &self,
+        reduction: &Reduction<S>,
+        writer: &mut CheckpointWriter<'_, '_>,
+    ) -> Result<()> {
+        let written = writer.finish();
+        if written.is_ok() && reduction.covered_count() == self.saved_chunks {
+            return Ok(());
+        }
+        writer.begin(reduction)?;
+        writer.finish()
     }
 }
 
