@@ -53,12 +53,14 @@ pub struct Stream {
 
 impl Stream {
     /// Opens the stream of `identity`, at its first word.
+    #[inline]
     #[must_use]
     pub fn new(seed: u64, purpose: Purpose, identity: [u64; 3]) -> Self {
         Self { key: [seed, purpose as u64], identity, next_index: 0, block: [0; 4] }
     }
 
     /// Returns the word at `index`, without moving the stream.
+    #[inline]
     #[must_use]
     pub fn word(&self, index: u64) -> u64 {
         self.block(index / 4)[(index % 4) as usize]
@@ -90,6 +92,7 @@ impl Stream {
     }
 
     /// Returns the four words from `4 * index` on, without moving the stream.
+    #[inline]
     pub(crate) fn block(&self, index: u64) -> [u64; 4] {
         let [i0, i1, i2] = self.identity;
         philox4x64_10(self.key, [index, i0, i1, i2])
@@ -103,6 +106,7 @@ pub fn name_identity(name: &str) -> u64 {
     identity_of(name.as_bytes())
 }
 
+#[inline]
 fn philox4x64_10(key: [u64; 2], counter: [u64; 4]) -> [u64; 4] {
     const MULTIPLIERS: [u64; 2] = [0xD2E7_470E_E14C_6C93, 0xCA5A_8263_9512_1157];
     const WEYL: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xBB67_AE85_84CA_A73B];

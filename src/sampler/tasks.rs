@@ -1,5 +1,7 @@
 //! The tasks that a sampler serves: their seeds, divided into splits, and their targets.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::database::{ColumnShape, Database};
@@ -14,6 +16,8 @@ use crate::plan::{Permutation, Plan, Split, SplitRule};
 use crate::random::{Purpose, name_identity};
 use crate::store::{Cell, ColumnStats, Seed, Table, TargetMetadata, Task as StoreTask};
 
+/// The seeds whose splits are found together: those of a word of a subset.
+const TOGETHER: usize = 64;
 /// How many words of a subset one piece of parallel work fills.
 const WORDS_AT_A_TIME: usize = 256;
 
@@ -69,15 +73,29 @@ impl Task {
         let anchor = &store.tables()[metadata.anchor as usize];
         let identity = name_identity(&metadata.name);
         let by_key = Splitter { rule: &settings.split, identity, anchor };
-        let split_of = |index: u32| -> Result<Option<Split>> {
-            if settings.require_label && task.seed(anchor, index)?.target == Cell::Null {
-                return Ok(None);
+        let splits_of = |seeds: Range<u32>, splits: &mut [Option<Split>]| -> Result<()> {
+            if task.records_split() {
+                for (split, seed) in splits.iter_mut().zip(seeds.clone()) {
+                    *split = task.recorded_split(seed)?;
+                }
+            } else {
+                match task.anchors(seeds.clone())? {
+                    Some(rows) => by_key.splits_of_any(rows, splits)?,
+                    None => by_key.splits_of(seeds.clone(), splits)?,
+                }
             }
-            let (row, recorded) = task.anchor_and_split(index)?;
-            recorded.map_or_else(|| by_key.split_of(row), Ok).map(Some)
+            if settings.require_label {
+                for (split, seed) in splits.iter_mut().zip(seeds) {
+                    if task.seed(anchor, seed)?.target == Cell::Null {
+                        *split = None;
+                    }
+                }
+            }
+            Ok(())
         };
         let name = format!("{name}/{}", metadata.name);
-        let subsets = divide(metadata.seed_count, split_of).context(|| format!("task {name:?}"))?;
+        let subsets =
+            divide(metadata.seed_count, splits_of).context(|| format!("task {name:?}"))?;
         let hidden = match &metadata.target {
             TargetMetadata::Cell { column, hide } => [&[*column], &hide[..]].concat(),
             TargetMetadata::Derived { .. } => Vec::new(),
@@ -106,11 +124,17 @@ impl Task {
         let anchor = &store.tables()[rows.table as usize];
         let own_name = format!("pool:{}", anchor.metadata().name);
         let by_key = Splitter { rule, identity: name_identity(&own_name), anchor };
-        let split_of = |row: u32| -> Result<Option<Split>> {
-            rows.seed(anchor, row)?.map(|_| by_key.split_of(row)).transpose()
+        let splits_of = |of: Range<u32>, splits: &mut [Option<Split>]| -> Result<()> {
+            by_key.splits_of(of.clone(), splits)?;
+            for (split, row) in splits.iter_mut().zip(of) {
+                if rows.seed(anchor, row)?.is_none() {
+                    *split = None;
+                }
+            }
+            Ok(())
         };
         let name = format!("{name}/{own_name}");
-        let subsets = divide(anchor.row_count(), split_of).context(|| format!("{name:?}"))?;
+        let subsets = divide(anchor.row_count(), splits_of).context(|| format!("{name:?}"))?;
         if subsets.iter().all(|subset| subset.count() == 0) {
             return Err(rows.no_seed(anchor));
         }
@@ -278,39 +302,48 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
-    fn split_of(&self, row: u32) -> Result<Split> {
-        Ok(self.rule.split_of(self.identity, self.anchor.identity(row)?))
+    /// Writes the splits of rows that follow each other.
+    fn splits_of(&self, rows: Range<u32>, splits: &mut [Option<Split>]) -> Result<()> {
+        for (split, key) in splits.iter_mut().zip(self.anchor.identities(rows)?) {
+            *split = Some(self.rule.split_of(self.identity, *key));
+        }
+        Ok(())
+    }
+
+    /// Writes the splits of any rows.
+    fn splits_of_any(&self, rows: &[u32], splits: &mut [Option<Split>]) -> Result<()> {
+        for (split, row) in splits.iter_mut().zip(rows) {
+            *split = Some(self.rule.split_of(self.identity, self.anchor.identity(*row)?));
+        }
+        Ok(())
     }
 }
 
-/// Divides the seeds of a task into the three splits; those that `split_of` gives none are left out.
+/// Divides the seeds of a task into the three splits. `splits_of` writes those of at most [`TOGETHER`]
+/// seeds that follow each other; seeds that it gives none are left out.
 ///
 /// # Cost
 /// A hash for each seed whose split is not recorded, in parallel.
 fn divide(
     seed_count: u32,
-    split_of: impl Fn(u32) -> Result<Option<Split>> + Sync,
+    splits_of: impl Fn(Range<u32>, &mut [Option<Split>]) -> Result<()> + Sync,
 ) -> Result<[Subset; 3]> {
-    let word_count = (seed_count as usize).div_ceil(64);
-    let mut words: [Vec<u64>; 3] = Default::default();
-    words.iter_mut().for_each(|words| words.resize(word_count, 0));
-    let [train, val, test] = &mut words;
-    let pieces = train
-        .par_chunks_mut(WORDS_AT_A_TIME)
-        .zip(val.par_chunks_mut(WORDS_AT_A_TIME))
-        .zip(test.par_chunks_mut(WORDS_AT_A_TIME));
-    pieces.enumerate().try_for_each(|(piece, ((train, val), test))| {
-        let splits = [train, val, test];
-        let first = piece * WORDS_AT_A_TIME * 64;
-        let last = (first + splits[0].len() * 64).min(seed_count as usize);
-        for seed in first..last {
-            if let Some(split) = split_of(seed as u32)? {
-                splits[split as usize][(seed - first) / 64] |= 1 << (seed % 64);
+    let mut words = vec![[0_u64; 3]; (seed_count as usize).div_ceil(TOGETHER)];
+    words.par_chunks_mut(WORDS_AT_A_TIME).enumerate().try_for_each(|(piece, words)| {
+        let firsts = (piece * WORDS_AT_A_TIME * TOGETHER..).step_by(TOGETHER);
+        for (words, first) in words.iter_mut().zip(firsts) {
+            let seeds = first as u32..(first + TOGETHER).min(seed_count as usize) as u32;
+            let mut splits = [None; TOGETHER];
+            splits_of(seeds.clone(), &mut splits[..seeds.len()])?;
+            for (place, split) in splits.iter().enumerate() {
+                for (word, of) in words.iter_mut().zip(Split::ALL) {
+                    *word |= u64::from(*split == Some(of)) << place;
+                }
             }
         }
         Ok(())
     })?;
-    Ok(words.map(Subset::new))
+    Ok(Split::ALL.map(|split| Subset::new(words.iter().map(|of| of[split as usize]).collect())))
 }
 
 /// Returns the tasks that `settings` name, in the order of the databases and their tasks, then the pools.

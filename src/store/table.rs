@@ -1,6 +1,7 @@
 //! `Table`: rows as records, their keys and their identities.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::metadata::{ColumnStats, KnownMetadata, TableMetadata, TimeMetadata};
 use super::time::{ALWAYS_VISIBLE, is_visible, known_from};
@@ -131,6 +132,17 @@ impl Table {
             return Err(self.no_such_row(row));
         }
         self.identities.value(row as usize)
+    }
+
+    /// Returns the identities of some rows that follow each other.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are no such rows, `Corrupt` when damaged.
+    pub(crate) fn identities(&self, rows: Range<u32>) -> Result<&[u64]> {
+        if rows.end > self.metadata.row_count {
+            return Err(self.no_such_row(rows.end - 1));
+        }
+        self.identities.slice(rows.start as usize, rows.len())
     }
 
     /// Returns the row whose key has the text `key`; none when no row has it.

@@ -1,5 +1,7 @@
 //! `Task`: seeds (rows with their observation times) and targets.
 
+use std::ops::Range;
+
 use super::metadata::{ColumnStats, TargetMetadata, TaskMetadata};
 use super::semantic::SemanticType;
 use super::table::{Cell, Table};
@@ -74,19 +76,26 @@ impl Task {
         self.semantic
     }
 
-    /// Returns the row and the recorded split of one seed; reads nothing else.
+    /// Returns the rows of some seeds that follow each other; none where seed i is row i.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
-    pub(crate) fn anchor_and_split(&self, seed_index: u32) -> Result<(u32, Option<Split>)> {
-        self.check_index(seed_index)?;
-        match &self.derived {
-            Some(derived) => {
-                let index = seed_index as usize;
-                Ok((derived.anchors.value(index)?, derived.split(index)?))
-            }
-            None => Ok((seed_index, None)),
-        }
+    /// `Corrupt` when damaged.
+    pub(crate) fn anchors(&self, seeds: Range<u32>) -> Result<Option<&[u32]>> {
+        let Some(derived) = &self.derived else { return Ok(None) };
+        derived.anchors.slice(seeds.start as usize, seeds.len()).map(Some)
+    }
+
+    /// Whether the task records the split of each seed.
+    pub(crate) fn records_split(&self) -> bool {
+        self.derived.as_ref().is_some_and(|derived| derived.splits.is_some())
+    }
+
+    /// Returns the recorded split of a seed; none where the task records none.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub(crate) fn recorded_split(&self, seed_index: u32) -> Result<Option<Split>> {
+        self.derived.as_ref().map_or(Ok(None), |derived| derived.split(seed_index as usize))
     }
 
     /// Returns one seed; `anchor` is the task's table.
