@@ -357,8 +357,8 @@ fn the_error_of_a_rank_that_joins_last_is_reported() {
 #[test]
 fn rank_0_folds_the_orders_of_a_rank_that_is_late() {
     let (clock, mut coordinator) = (Cell::new(0), coordinator(2, 2));
-    let mut wire = Given::new(2, (&clock, 10), [message(1, ready(0..CHUNKS))]);
-    // The first look comes before anything is folded here.
+    let mut wire = Given::new(2, (&clock, 0), [message(1, ready(0..CHUNKS))]);
+    // The first look comes before anything is folded here; time passes when the own half is.
     let has_joined = AtomicBool::new(false);
     let waiting = |_| {
         while !has_joined.load(Ordering::SeqCst) {
@@ -374,6 +374,8 @@ fn rank_0_folds_the_orders_of_a_rank_that_is_late() {
         &environment(&|| clock.get()),
         &mut |coordinator| {
             has_joined.store(coordinator.has_heard_of(2), Ordering::SeqCst);
+            let is_half = coordinator.reduction().covered_count() == CHUNKS / 2;
+            clock.set(clock.get() + 100 * u64::from(is_half));
             Ok(())
         },
     )
