@@ -440,7 +440,9 @@ fn partials_take_the_bytes_that_are_told() {
     }
     is_told(&ExponentHistogram::new(2).unwrap());
     is_told(&Histogram::of_all(2, &[0.5, 1.5]).unwrap());
-    is_told(&Distinct::new(2, 4).unwrap());
+    let distinct = Distinct::new(2, 4).unwrap();
+    assert_eq!(distinct.precision(), 4);
+    is_told(&distinct);
     let at = vec!["0.5".parse().unwrap()];
     is_told(&Quantiles::new(2, KeyWidth::Wide, at).unwrap());
 }

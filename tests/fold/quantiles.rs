@@ -392,6 +392,11 @@ fn invalid_passes_of_quantiles_are_refused() {
         other[word * 8..][..8].copy_from_slice(&u64::to_le_bytes(value));
         refused(pass.clone().after(&other), corrupt, "cannot continue after an earlier pass");
     }
+    // Of two quantiles one alone is impossible.
+    let two = first(1, KeyWidth::Wide, &["0.5", "0.75"]);
+    let mut known = two.known_after(&two.leaf(&rows).unwrap()).unwrap().unwrap();
+    known[6 * 8..][..8].copy_from_slice(&9999_u64.to_le_bytes());
+    refused(two.after(&known), corrupt, "the place of each quantile of column 0");
     let error = pass.found(&pass.leaf(&rows).unwrap()).unwrap_err();
     assert_eq!(error.kind(), invalid);
     assert!(error.to_string().contains("the last of 4 passes over the rows"), "{error}");
