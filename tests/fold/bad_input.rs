@@ -169,6 +169,7 @@ fn invalid_arguments_of_column_statistics_are_refused() {
     let words = "expected at most 67108864 counts, found 67109890; take fewer columns or bins";
     refused(ExponentHistogram::new(16_369).map(|_| ()), limit, &words.replace("09890", "12900"));
     assert!(ExponentHistogram::new(usize::MAX).is_err());
+    assert!(Histogram::of_all(usize::MAX, &[0.0]).is_err());
     for precision in [3, 19, u32::MAX] {
         let words = format!("expected a precision from 4 to 18, found {precision}");
         refused(Distinct::new(1, precision), invalid, &words);

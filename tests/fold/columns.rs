@@ -418,6 +418,35 @@ fn estimates_are_those_of_the_formula() {
     }
 }
 
+#[test]
+fn a_chunk_without_rows_has_nothing() {
+    fn is_neutral<S: for<'a> Statistic<Chunk<'a> = Rows<'a>>>(statistic: &S) {
+        let one = statistic.leaf(&Rows::new(&[1.0, 2.0][..], 1, 2, 2).unwrap()).unwrap();
+        let mut none = statistic.leaf(&Rows::new(&[0.0; 0][..], 0, 2, 2).unwrap()).unwrap();
+        none.merge(&one);
+        assert!(none.same_bits(&one));
+    }
+    is_neutral(&ExponentHistogram::new(2).unwrap());
+    is_neutral(&Histogram::of_all(2, &[1.5]).unwrap());
+    is_neutral(&Distinct::new(2, 4).unwrap());
+    is_neutral(&Exact::new(2).unwrap());
+}
+
+#[test]
+fn partials_take_the_bytes_that_are_told() {
+    fn is_told<S: for<'a> Statistic<Chunk<'a> = Rows<'a>>>(statistic: &S) {
+        let one = statistic.leaf(&Rows::new(&[1.0, 2.0][..], 1, 2, 2).unwrap()).unwrap();
+        assert_eq!(statistic.partial_bytes(), statistic.encode(&one).len());
+    }
+    is_told(&ExponentHistogram::new(2).unwrap());
+    is_told(&Histogram::of_all(2, &[0.5, 1.5]).unwrap());
+    let distinct = Distinct::new(2, 4).unwrap();
+    assert_eq!(distinct.precision(), 4);
+    is_told(&distinct);
+    let at = vec!["0.5".parse().unwrap()];
+    is_told(&Quantiles::new(2, KeyWidth::Wide, at).unwrap());
+}
+
 fn differ<S: Statistic>(statistic: &S, one: &S::Chunk<'_>, other: &S::Chunk<'_>) {
     let (one, other) = (statistic.leaf(one).unwrap(), statistic.leaf(other).unwrap());
     assert!(!one.same_bits(&other) && one.same_bits(&one));

@@ -160,6 +160,14 @@ fn fractions_are_written_in_one_way_and_others_are_refused() {
 }
 
 #[test]
+fn fractions_of_400_places_are_the_longest_and_are_texts_in_plans() {
+    let longest: Fraction = "1e-400".parse().unwrap();
+    assert_eq!(String::from(longest.clone()), format!("0.{}1", "0".repeat(399)));
+    assert_eq!(Fraction::try_from(String::from(longest.clone())).unwrap(), longest);
+    assert!("11e-401".parse::<Fraction>().is_err());
+}
+
+#[test]
 fn quantiles_take_infinities_and_signed_zeros_in_the_total_order() {
     let values = [0.0, f64::NAN, f64::NEG_INFINITY, -0.0, f64::from_bits(1), f64::INFINITY, -1.0];
     let rows = Rows::new(&values[..], 7, 1, 1).unwrap();
@@ -169,6 +177,73 @@ fn quantiles_take_infinities_and_signed_zeros_in_the_total_order() {
     let expected = [f64::NEG_INFINITY, -1.0, -0.0, -0.0, f64::from_bits(1), f64::INFINITY];
     assert_eq!(bits, expected.map(f64::to_bits));
     assert_eq!((columns[0].nans, columns[0].numbers), (1, 6));
+}
+
+#[test]
+fn quantiles_of_32_bits_are_in_the_total_order_and_have_bytes() {
+    let values = [3.0_f32, -2.0, -1.0, f32::NAN, -4.0];
+    let rows = Rows::new(&values[..], 5, 1, 1).unwrap();
+    let columns = found(first(1, KeyWidth::Narrow, &["0", "0.5", "0.75", "1"]), &rows);
+    assert_eq!(columns[0].values, [-4.0, -2.0, -1.0, 3.0]);
+    let words = [0, 1, 4].into_iter().chain(columns[0].values.iter().map(|v| v.to_bits()));
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    assert_eq!(ColumnQuantiles::encode(&columns), bytes);
+}
+
+/// As other ranks do it; one column has no numbers, and the quantiles are in no order.
+#[test]
+fn each_pass_begins_with_what_the_pass_before_has_found() {
+    let texts = ["1", "0", "0.34", "0.35", "0.34"];
+    let begin = || first(3, KeyWidth::Wide, &texts);
+    let mut cells = [f64::NAN; 30];
+    for row in 0..10 {
+        let number = row as f64;
+        cells[3 * row] = -1.5 * number;
+        cells[3 * row + 2] = f64::powf(7.0, number * number);
+    }
+    let nulls: Vec<bool> = (0..30).map(|cell| cell % 3 == 1).collect();
+    let rows = Rows::new(&cells[..], 10, 3, 3).unwrap().with_nulls(&nulls).unwrap();
+    let (mut pass, mut number) = (begin(), 1);
+    let columns = loop {
+        assert_eq!((pass.pass(), pass.passes(), pass.column_count()), (number, 4, 3));
+        assert_eq!(pass.at(), at(&texts));
+        let counts = pass.leaf(&rows).unwrap();
+        assert_eq!(pass.encode(&counts).len(), pass.partial_bytes());
+        assert!(pass.fits_rows(&counts, 10) && !pass.fits_rows(&counts, 11));
+        let mut bytes = pass.encode(&counts);
+        bytes[2 * 8] += 1;
+        assert!(!pass.fits_rows(&pass.decode(&bytes).unwrap(), 10), "of one column alone");
+        let Some(known) = pass.known_after(&counts).unwrap() else {
+            break pass.found(&counts).unwrap();
+        };
+        pass = begin().after(&known).unwrap();
+        assert!(pass.known() == known);
+        let counts = pass.leaf(&Rows::new(&[1.0, 2.0, 3.0][..], 1, 3, 3).unwrap()).unwrap();
+        let error = pass.refine(&counts).unwrap_err().to_string();
+        assert!(error.contains("column 0: expected 10 numbers"), "{error}");
+        number += 1;
+    };
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let seventh = |number: i32| f64::powf(7.0, f64::from(number * number));
+    for (column, numbers, values) in [
+        (0, 10, [-0.0, -13.5, -9.0, -9.0, -9.0]),
+        (1, 0, [f64::NAN; 5]),
+        (2, 10, [seventh(9), 1.0, seventh(3), seventh(3), seventh(3)]),
+    ] {
+        assert_eq!(bits(&columns[column].values), bits(&values), "column {column}");
+        assert_eq!((columns[column].nulls, columns[column].numbers), (10 - numbers, numbers));
+    }
+    assert_eq!(columns.len(), 3);
+    let counts = pass.leaf(&rows).unwrap();
+    // The first prefix and the last; the column without numbers has none.
+    let open = |values: &[f64]| {
+        let mut prefixes: Vec<u64> = values.iter().map(|v| v.to_bits() >> 16).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        prefixes.len()
+    };
+    let prefixes = open(&columns[0].values) + open(&columns[2].values);
+    assert_eq!(pass.encode(&counts).len(), 8 * (3 * 3 + (prefixes << 16)));
 }
 
 #[test]
@@ -219,6 +294,60 @@ fn counts_of_few_and_of_all_bins_have_the_same_bits() {
     assert!(full.used().filter(|(bin, _)| *bin >= 3).all(|(_, count)| count == u64::MAX));
 }
 
+/// Counts of which most bins are used, and of which few are, on either side of where the form changes.
+#[test]
+fn counts_in_either_form_have_the_bytes_of_their_sums() {
+    const BINS: usize = 3 + (1 << 16);
+    let pass = first(1, KeyWidth::Narrow, &["0.5"]);
+    let words = |used: &[(usize, u64)]| {
+        let mut words = vec![0_u64; BINS];
+        used.iter().for_each(|&(bin, count)| words[bin] = count);
+        words
+    };
+    let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let each_second = |count: usize| (0..count).map(|n| (2 * n, n as u64 + 1)).collect::<Vec<_>>();
+    let all = [
+        words(&[]),
+        words(&[(0, 3), (2, 1), (5, 4), (BINS - 1, 1)]),
+        words(&[(0, 1), (4, 2), (5, u64::MAX), (7, 1)]),
+        words(&each_second(BINS / 2)),
+        words(&each_second(BINS / 2 + 1)),
+    ];
+    for left in &all {
+        for right in &all {
+            let sums: Vec<u64> =
+                left.iter().zip(right).map(|(a, b)| a.saturating_add(*b)).collect();
+            let mut merged = pass.decode(&bytes(left)).unwrap();
+            merged.merge(&pass.decode(&bytes(right)).unwrap());
+            let expected = bytes(&sums);
+            assert!(pass.encode(&merged) == expected);
+            assert!(merged == pass.decode(&expected).unwrap());
+            let used = sums.iter().copied().enumerate().filter(|(_, count)| *count > 0);
+            assert!(merged.used().eq(used));
+        }
+    }
+    assert!(pass.decode(&bytes(&all[1])).unwrap() != pass.decode(&bytes(&all[2])).unwrap());
+}
+
+/// More equal numbers than are counted at a time.
+#[test]
+fn many_equal_numbers_are_each_counted_once() {
+    let values = vec![2.5_f32; 150_000];
+    let rows = Rows::new(&values[..], values.len(), 1, 1).unwrap();
+    let counts = first(1, KeyWidth::Narrow, &["0.5"]).leaf(&rows).unwrap();
+    assert_eq!(counts.used().map(|(_, count)| count).collect::<Vec<_>>(), [150_000]);
+}
+
+#[test]
+fn nulls_nans_and_numbers_elsewhere_are_counted_apart() {
+    let values = [1e30, 0.0, f64::NAN, f64::NAN, 1.0, 2e30, 3e30];
+    let nulls = [false, true, false, false, false, false, false];
+    let rows = Rows::new(&values[..], 7, 1, 1).unwrap().with_nulls(&nulls).unwrap();
+    let columns = found(first(1, KeyWidth::Wide, &["0"]), &rows);
+    assert_eq!((columns[0].nulls, columns[0].nans, columns[0].numbers), (1, 2, 4));
+    assert_eq!(columns[0].values, [1.0]);
+}
+
 #[test]
 fn invalid_passes_of_quantiles_are_refused() {
     let refused = |found: headwater::Result<Quantiles>, kind, words: &str| {
@@ -263,6 +392,11 @@ fn invalid_passes_of_quantiles_are_refused() {
         other[word * 8..][..8].copy_from_slice(&u64::to_le_bytes(value));
         refused(pass.clone().after(&other), corrupt, "cannot continue after an earlier pass");
     }
+    // Of two quantiles one alone is impossible.
+    let two = first(1, KeyWidth::Wide, &["0.5", "0.75"]);
+    let mut known = two.known_after(&two.leaf(&rows).unwrap()).unwrap().unwrap();
+    known[6 * 8..][..8].copy_from_slice(&9999_u64.to_le_bytes());
+    refused(two.after(&known), corrupt, "the place of each quantile of column 0");
     let error = pass.found(&pass.leaf(&rows).unwrap()).unwrap_err();
     assert_eq!(error.kind(), invalid);
     assert!(error.to_string().contains("the last of 4 passes over the rows"), "{error}");

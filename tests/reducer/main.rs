@@ -3,6 +3,7 @@
 mod arrays;
 mod checkpoints;
 mod coordinator;
+mod drive;
 mod golden;
 mod holes;
 mod leaves;

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use headwater::fold::Gram;
 use headwater::fold::gram::Triangle;
@@ -347,7 +349,7 @@ fn p2_without_ranks_the_block_of_a_killed_process_is_folded_by_another() {
         let working = scope.spawn(|| share(&of, &|| false).unwrap());
         let folded = || (0..CHUNKS).filter(|&n| of.path(&block(n)).exists()).count() as u64;
         while folded() < CHUNKS - 1 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!working.is_finished());
         assert!(!of.path(&block(3)).exists());
@@ -381,6 +383,86 @@ fn a_process_without_a_rank_stops_between_blocks_and_goes_on() {
     assert_interrupted(&error, "interrupted after 5 blocks of this process, which are kept");
     assert_eq!(share(&of, &|| false).unwrap().resumed, 5);
     of.assert_right();
+}
+
+/// A third process holds the lease of the damaged block, and mends it.
+#[test]
+fn without_ranks_a_damaged_block_that_another_process_mends_is_left_to_it() {
+    let of = Folder::new();
+    share(&of, &|| false).unwrap();
+    let whole = fs::read(of.path(&block(5))).unwrap();
+    fs::write(of.path(&block(5)), &whole[..whole.len() - 1]).unwrap();
+    let lease = fs::File::create(of.path("block-000000000005.lease")).unwrap();
+    lease.lock().unwrap();
+    let (notices, asked, start) = (Mutex::new(Vec::new()), AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            let notice = |error: &Error| notices.lock().unwrap().push(error.to_string());
+            let stop = || asked.fetch_add(1, Ordering::SeqCst) == u64::MAX;
+            let hooks = WorkHooks { progress: &Silent, stop: &stop, notice: &notice };
+            let spool = Spool::open(of.folder.path()).unwrap();
+            spool.share((&of.source.job, &of.source), &hooks).unwrap()
+        });
+        while notices.lock().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // So long that the other one looks again.
+        std::thread::sleep(Duration::from_millis(500));
+        fs::write(of.path(&block(5)), &whole).unwrap();
+        drop(lease);
+        assert_eq!(working.join().unwrap(), FoldedBlocks { blocks: CHUNKS, resumed: CHUNKS });
+    });
+    // Once for each block that is checked, then for each look, five in a second.
+    let looks = asked.into_inner() - CHUNKS;
+    assert!(u128::from(looks) <= 2 + start.elapsed().as_millis() / 200, "{looks}");
+    let notices = notices.into_inner().unwrap();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].contains(&block(5)) && notices[0].ends_with("; folding it again"));
+    of.assert_right();
+}
+
+#[test]
+fn a_process_without_a_rank_tells_its_progress_and_looks_at_blocks_of_the_job_alone() {
+    let of = Folder::new();
+    of.work(0, 2, u64::MAX).0.unwrap();
+    fs::write(of.path(&block(CHUNKS)), "of no job").unwrap();
+    let (progress, notices) = (Counting::default(), Cell::new(0));
+    let notice = |_: &Error| notices.set(notices.get() + 1);
+    let hooks = WorkHooks { progress: &progress, stop: &|| false, notice: &notice };
+    let spool = Spool::open(of.folder.path()).unwrap();
+    let folded = spool.share((&of.source.job, &of.source), &hooks).unwrap();
+    assert_eq!(folded, FoldedBlocks { blocks: CHUNKS, resumed: CHUNKS / 2 });
+    assert_eq!(progress.told(), [("folding blocks".to_owned(), Some(CHUNKS), CHUNKS)]);
+    assert_eq!(notices.get(), 0);
+}
+
+#[test]
+fn a_process_without_a_rank_stops_amid_a_block() {
+    let (of, asked) = (Folder::new(), Cell::new(0));
+    let stop = || {
+        asked.set(asked.get() + 1);
+        // Before the sixth block, and not before its chunk.
+        asked.get() > 11
+    };
+    assert_interrupted(
+        &share(&of, &stop).unwrap_err(),
+        "interrupted after 5 blocks of this process",
+    );
+    assert_eq!(share(&of, &|| false).unwrap().resumed, 5);
+}
+
+#[test]
+fn a_process_without_a_rank_stops_between_blocks_that_it_checks() {
+    let of = Folder::new();
+    share(&of, &|| false).unwrap();
+    fs::write(of.path(&block(5)), "damage").unwrap();
+    let asked = Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 3
+    };
+    assert_interrupted(&share(&of, &stop).unwrap_err(), "interrupted after 0 blocks");
+    assert_eq!(asked.get(), 4);
 }
 
 #[test]
