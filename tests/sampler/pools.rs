@@ -149,6 +149,20 @@ fn pools_that_cannot_be_are_rejected_by_name() {
 }
 
 #[test]
+fn p1_the_order_in_which_pools_are_named_changes_nothing() {
+    let named = |names: &[&str]| Settings {
+        pools: names.iter().flat_map(|name| pool(name, Some(i64::MAX - 2)).pools).collect(),
+        ..pool("orders", None)
+    };
+    let [one, other] = [["customers", "orders"], ["orders", "customers"]].map(|names| {
+        let sampler = sampler(&store(), &named(&names), (0, 1), PLAIN).unwrap();
+        (sampler.tasks().map(str::to_owned).collect::<Vec<_>>(), sampler.cursor())
+    });
+    assert_eq!(one, other);
+    assert!(message(&named(&["orders", "customers", "orders"])).contains("is named twice"));
+}
+
+#[test]
 fn a_pool_without_seeds_is_rejected_with_a_remedy() {
     let table = |name: &str| {
         format!(
