@@ -247,7 +247,7 @@ impl OfArrays for Cross {
         job: &Job,
         threads: ThreadPool,
     ) -> Result<Box<dyn Source<Statistic = Self>>> {
-        let [x, y] = <[_; 2]>::try_from(files).map_err(|files| files_expected(2, files.len()))?;
-        Ok(Box::new(CrossOfMatrices::new(x, y, job.clone(), threads)?))
+        let sides = <[_; 2]>::try_from(files).map_err(|files| files_expected(2, files.len()))?;
+        Ok(Box::new(CrossOfMatrices::of_shared(self, sides, job.clone(), threads)?))
     }
 }
