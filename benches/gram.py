@@ -11,7 +11,7 @@ operations per row. Ratios are medians of the ratios of each round. OpenBLAS run
 its own choice and with given kernels that this processor has; `ratio` is to the fastest of them.
 Rows of 32 bits are widened for the others, because they have no kernel that sums them in 64 bits.
 
-`--sums` measures that order of sums on rows of 32 bits beside headwater's own sums of 64 bits, and no
+`--sums` measures that order of sums on rows of 32 bits beside headwater's sums of 64 bits, and no
 other library.
 """
 
@@ -241,7 +241,7 @@ def main() -> None:
         print(dsyrk_speed(dtype, int(columns), float(seconds), library))
         return
     if options.sums:
-        heading = prepare.heading(f"Gram kernels with sums of {options.sums} beside those of 64 bits")
+        heading = prepare.heading(f"Gram kernels: sums of {options.sums} beside those of 64 bits")
         given = (options.rounds, options.seconds, options.kernels, options.sums)
         prepare.publish({**heading, "cases": measure_sums(build(), *given)}, options.record)
         return

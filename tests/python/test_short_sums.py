@@ -36,7 +36,7 @@ def told(*arguments: object) -> dict:
 
 
 def numbers(rows, columns, dtype="float32", seed=1):
-    """Multiples of 2^-10 up to 1: in 64 bits, a product and a sum of 32 bits add without rounding."""
+    """Multiples of 2^-10: a product and a sum of 32 bits add without rounding in 64 bits."""
     drawn = np.random.default_rng(seed).integers(-1024, 1025, (rows, columns)) / 1024
     return drawn.astype(DTYPES[dtype])
 

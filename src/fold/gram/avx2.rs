@@ -20,12 +20,13 @@ use half::f16;
 use super::pack::{Element, Packing, pack};
 use super::plain::Chain;
 use super::tiles::{PANEL_VECTORS, Tile};
-use super::vectors::{Run, Vectors, chain, multiply};
+use super::vectors::{TileRows, Vectors, chain, multiply};
 
 /// A processor that has AVX2 and FMA.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
+/// The columns of a group of the left.
 const GROUP: usize = 4;
 
 impl Avx2 {
@@ -114,12 +115,12 @@ impl Vectors<f64, 4, GROUP> for Avx2 {
     fn chain<const FIRST: usize, const VECTORS: usize>(
         self,
         chains: &mut [[__m256d; VECTORS]; GROUP],
-        run: Run<'_, f64, 4>,
+        rows: TileRows<'_, f64, 4>,
     ) {
         match chains.as_flattened_mut().as_mut_array() {
             // SAFETY: The processor has the instructions.
-            Some(whole) => unsafe { chain_f64(whole, run) },
-            None => chain::<Self, _, 4, GROUP, FIRST, VECTORS>(self, chains, run),
+            Some(whole) => unsafe { chain_f64(whole, rows) },
+            None => chain::<Self, _, 4, GROUP, FIRST, VECTORS>(self, chains, rows),
         }
     }
 }
@@ -175,12 +176,12 @@ impl Vectors<f32, 8, GROUP> for Avx2 {
     fn chain<const FIRST: usize, const VECTORS: usize>(
         self,
         chains: &mut [[__m256; VECTORS]; GROUP],
-        run: Run<'_, f32, 8>,
+        rows: TileRows<'_, f32, 8>,
     ) {
         match chains.as_flattened_mut().as_mut_array() {
             // SAFETY: The processor has the instructions.
-            Some(whole) => unsafe { chain_f32(whole, run) },
-            None => chain::<Self, _, 8, GROUP, FIRST, VECTORS>(self, chains, run),
+            Some(whole) => unsafe { chain_f32(whole, rows) },
+            None => chain::<Self, _, 8, GROUP, FIRST, VECTORS>(self, chains, rows),
         }
     }
 }
@@ -268,7 +269,7 @@ macro_rules! chain_whole {
         #[target_feature(enable = "avx2,fma")]
         fn $name(
             chains: &mut [$vector; GROUP * PANEL_VECTORS],
-            Run { left, group, right, prefetch: (address, step) }: Run<'_, $number, $lanes>,
+            TileRows { left, group, right, prefetch: (address, step) }: TileRows<'_, $number, $lanes>,
         ) {
             assert!(left.len() == right.len() && group < PANEL_VECTORS * $lanes / GROUP);
             if left.is_empty() {

@@ -22,6 +22,7 @@ use super::vectors::{Vectors, multiply};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512(());
 
+/// The columns of a group of the left.
 const GROUP: usize = 8;
 
 impl Avx512 {

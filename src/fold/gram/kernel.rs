@@ -165,8 +165,8 @@ packed!(f64, f32);
 pub struct Speed {
     /// The kernel (default: the fastest that the processor supports).
     pub kernel: Option<Kernel>,
-    /// The rows that are packed at a time; clamped to 1 to 4,096, and to whole runs of rows where sums
-    /// have such.
+    /// The rows that are packed at a time; clamped to 1 to 4,096. With sums of f32x128 they are those of a
+    /// chain.
     pub block_rows: usize,
     /// The columns whose packed rows stay in the second-level cache.
     pub block_columns: usize,

@@ -193,7 +193,7 @@ impl<const LANES: usize> Element<f64, LANES> for f64 {
     }
 }
 
-/// Without a call: [`super::Order::check`] rejects such rows.
+/// Never called, since it may round: [`super::Order::check`] has rejected such rows.
 impl<const LANES: usize> Element<f32, LANES> for f64 {
     #[inline(always)]
     fn widen(self) -> f32 {

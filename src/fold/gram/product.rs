@@ -102,12 +102,12 @@ impl<T: Packed> Product<T> {
             (left_columns.is_none(), left_columns.unwrap_or(right_columns));
         let shape = Shape { lanes, group, left_columns, right_columns, triangle };
         let jobs = shape.jobs(speed.block_columns.div_ceil(group).max(1));
-        let block_rows = speed.block_rows.clamp(1, BLOCK_ROWS_MAX);
         Ok(Self {
             processor,
             shape,
             jobs,
-            block_rows: T::RUN_ROWS.map_or(block_rows, |run| block_rows.next_multiple_of(run)),
+            // A chain does not go on in the next block.
+            block_rows: T::ROWS.unwrap_or(speed.block_rows.clamp(1, BLOCK_ROWS_MAX)),
             idle: Mutex::default(),
         })
     }

@@ -14,8 +14,8 @@
 use super::plain::Chain;
 use super::tiles::{PANEL_VECTORS, PanelRow, Tile};
 
-/// A processor with vectors of `LANES` numbers, whose tiles have `GROUP` rows. Its functions must be
-/// inlined: only there are its vectors known.
+/// A processor with vectors of `LANES` numbers, whose tiles have `GROUP` rows. That there is one proves that it
+/// has the instructions. Its functions must be inlined: only there are its vectors known.
 pub(super) trait Vectors<T: Chain, const LANES: usize, const GROUP: usize>: Copy {
     type Vector: Copy;
 
@@ -35,20 +35,20 @@ pub(super) trait Vectors<T: Chain, const LANES: usize, const GROUP: usize>: Copy
     /// Asks for a cache line; of no effect wherever it is.
     fn prefetch(self, address: *const u8);
 
-    /// Goes on with the chains over the rows of a run, whose vectors start with `FIRST`.
+    /// Goes on with the chains, whose vectors start with `FIRST`, over the rows of a tile.
     #[inline(always)]
     fn chain<const FIRST: usize, const VECTORS: usize>(
         self,
         chains: &mut [[Self::Vector; VECTORS]; GROUP],
-        run: Run<'_, T, LANES>,
+        rows: TileRows<'_, T, LANES>,
     ) {
-        chain::<Self, T, LANES, GROUP, FIRST, VECTORS>(self, chains, run);
+        chain::<Self, T, LANES, GROUP, FIRST, VECTORS>(self, chains, rows);
     }
 }
 
-/// Some rows of a tile.
+/// The rows of a tile.
 #[derive(Clone, Copy)]
-pub(super) struct Run<'a, T, const LANES: usize> {
+pub(super) struct TileRows<'a, T, const LANES: usize> {
     pub(super) left: &'a [PanelRow<T, LANES>],
     /// The group within each row of the left.
     pub(super) group: usize,
@@ -91,26 +91,21 @@ fn multiply_some<
     K: Vectors<T, LANES, GROUP>,
 {
     let (left, right) = tile.rows::<LANES>();
-    let (mut address, step) = tile.prefetch(left.len());
     let group = tile.group;
+    let tile_rows = TileRows { left, group, right, prefetch: tile.prefetch(left.len()) };
     let sums = tile.sums.as_chunks_mut::<LANES>().0.as_chunks_mut::<PANEL_VECTORS>().0;
     assert!(sums.len() == GROUP && group < PANEL_VECTORS * LANES / GROUP, "a tile of this kernel");
-    let run_rows = T::RUN_ROWS.unwrap_or(usize::MAX);
-    for (left, right) in left.chunks(run_rows).zip(right.chunks(run_rows)) {
-        let mut chains = [[kernel.begin(&sums[0][FIRST]); VECTORS]; GROUP];
-        for (chains, sums) in chains.iter_mut().zip(&*sums) {
-            for (v, chain) in chains.iter_mut().enumerate() {
-                *chain = kernel.begin(&sums[FIRST + v]);
-            }
+    let mut chains = [[kernel.begin(&sums[0][FIRST]); VECTORS]; GROUP];
+    for (chains, sums) in chains.iter_mut().zip(&*sums) {
+        for (v, chain) in chains.iter_mut().enumerate() {
+            *chain = kernel.begin(&sums[FIRST + v]);
         }
-        let run = Run { left, group, right, prefetch: (address, step) };
-        kernel.chain::<FIRST, VECTORS>(&mut chains, run);
-        for (chains, sums) in chains.into_iter().zip(&mut *sums) {
-            for (v, chain) in chains.into_iter().enumerate() {
-                kernel.end(chain, &mut sums[FIRST + v]);
-            }
+    }
+    kernel.chain::<FIRST, VECTORS>(&mut chains, tile_rows);
+    for (chains, sums) in chains.into_iter().zip(sums) {
+        for (v, chain) in chains.into_iter().enumerate() {
+            kernel.end(chain, &mut sums[FIRST + v]);
         }
-        address = address.wrapping_add(left.len() * step);
     }
 }
 
@@ -126,7 +121,7 @@ pub(super) fn chain<
 >(
     kernel: K,
     chains: &mut [[K::Vector; VECTORS]; GROUP],
-    Run { left, group, right, prefetch: (mut address, step) }: Run<'_, T, LANES>,
+    TileRows { left, group, right, prefetch: (mut address, step) }: TileRows<'_, T, LANES>,
 ) where
     K: Vectors<T, LANES, GROUP>,
 {
