@@ -128,9 +128,10 @@ class GramJob(Job):
             sums of the columns, the number of rows, the cross products and the Gram of Y.
         sums: How the products of a chunk are summed. "f64": in 64 bits. "f32x128": in 32 bits over
             each 128 rows, the sums of which are added in 64 bits; in about half the time, with an
-            error of some 1e-8 of the product of the lengths of both columns. It takes float32,
-            float16 and bfloat16, and no weights; products beyond the range of float32 become
-            infinite, and those below it 0. Another choice gives other bits.
+            error of some 1e-8 of the product of the lengths of both columns, up to 2e-7 for a
+            column with itself. It takes float32, float16 and bfloat16, and no weights; products
+            beyond the range of float32 become infinite, and those below it 0. Another choice gives
+            other bits.
 
     Raises:
         InvalidArgument: An argument is not valid.

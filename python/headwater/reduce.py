@@ -177,9 +177,9 @@ def gram(
         y: A second array with the same rows, whose columns follow those of `x`.
         weights: A weight for each row, float64 [n], by which its products are multiplied.
         ones: Whether a column of ones follows `x`.
-        sums: "f64", or "f32x128": in about half the time with an error of some 1e-8, for rows of
-            float32, float16 or bfloat16 without weights, as `GramJob` describes it. Another choice
-            gives other bits.
+        sums: "f64", or "f32x128": in about half the time with an error of some 1e-8 to 2e-7, for
+            rows of float32, float16 or bfloat16 without weights, as `GramJob` describes it. Another
+            choice gives other bits.
         chunk_rows: The number of rows in a chunk. Another number gives other bits.
         threads: The number of threads; default: all cores. It changes no bit.
 
