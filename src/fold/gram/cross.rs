@@ -74,7 +74,7 @@ impl Cross {
         x.check_complete().context(|| "on the left")?;
         y.check_complete().context(|| "on the right")?;
         for side in [x, y] {
-            self.product.order().check_chunk(side)?;
+            side.check_order(self.product.order())?;
         }
         let sums = match &self.product {
             Ordered::F64(product) => {

@@ -92,10 +92,11 @@ impl<'a> Chunk<'a> {
         self.parts.iter().map(Part::columns).sum()
     }
 
-    fn has_wide_numbers(&self) -> bool {
+    /// Rejects rows that cannot be summed in an order.
+    fn check_order(&self, order: Order) -> Result<()> {
         let is_wide =
             |part: &Part<'_>| matches!(part, Part::Rows(Rows { values: Values::F64(_), .. }));
-        self.parts.iter().any(is_wide)
+        order.check(self.parts.iter().any(is_wide), self.weights.is_some())
     }
 
     /// Rejects NULL.
@@ -236,7 +237,7 @@ impl Gram {
             }
             _ => {}
         }
-        self.order().check_chunk(chunk)?;
+        chunk.check_order(self.order())?;
         let Chunk { rows, parts, weights, reader } = chunk;
         let sums = match &self.product {
             Ordered::F64(product) => {

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-use super::Chunk;
 use super::kernel::{Processor, Speed};
 use super::product::Product;
 
@@ -48,11 +47,6 @@ impl Order {
             "expected {expected} for sums of {self}, found {found}, or choose sums of {}",
             Self::F64
         )))
-    }
-
-    /// [`Order::check`] of a chunk.
-    pub(super) fn check_chunk(self, chunk: &Chunk<'_>) -> Result<()> {
-        self.check(chunk.has_wide_numbers(), chunk.weights.is_some())
     }
 }
 
