@@ -1,6 +1,7 @@
 """Compares the Gram kernels with other libraries' dsyrk, in turns, on one core.
 
     python benches/gram.py [--library NAME=FILE ...] [--record FILE]
+    python benches/gram.py --sums f32x128 [--record FILE]
 
 Needs numpy, cargo and scipy, which brings OpenBLAS. `--library` adds a shared library with the
 functions of CBLAS, such as mkl=libmkl_rt.so.2 or blis=libblis.so.4; MKL is measured in three of its
@@ -9,6 +10,9 @@ k. Figures are medians over the rounds, in operations per second of CPU time, wi
 operations per row. Ratios are medians of the ratios of each round. OpenBLAS runs with the kernel of
 its own choice and with given kernels that this processor has; `ratio` is to the fastest of them.
 Rows of 32 bits are widened for the others, because they have no kernel that sums them in 64 bits.
+
+`--sums` measures that order of sums on rows of 32 bits beside headwater's sums of 64 bits, and no
+other library.
 """
 
 from __future__ import annotations
@@ -98,11 +102,11 @@ def build() -> str:
 
 
 def kernel_turn(
-    bench: str, kernel: str, dtype: str, columns: int, seconds: float
+    bench: str, kernel: str, dtype: str, columns: int, seconds: float, sums: str = "f64"
 ) -> dict[str, float]:
     """Measures a kernel of headwater once."""
     command = [bench, "--kernel", kernel, "--dtype", dtype, "--columns", str(columns)]
-    command += ["--seconds", str(seconds)]
+    command += ["--seconds", str(seconds), "--sums", sums]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -193,6 +197,27 @@ def measure(
     return lines
 
 
+def measure_sums(
+    bench: str, rounds: int, seconds: float, kernels: list[str], sums: str
+) -> list[dict[str, object]]:
+    """Measures an order of sums beside that of 64 bits, in turns; returns their medians."""
+    lines = []
+    for kernel in kernels:
+        found: dict[tuple[int, str], list[float]] = {}
+        for _ in range(rounds):
+            for columns in COLUMNS:
+                for order in ("f64", sums):
+                    case = kernel_turn(bench, kernel, "f32", columns, seconds, order)
+                    found.setdefault((columns, order), []).append(case["gflops"])
+        for columns in COLUMNS:
+            exact, other = found[columns, "f64"], found[columns, sums]
+            line: dict[str, object] = {"kernel": kernel, "dtype": "f32", "columns": columns}
+            line |= {"f64": statistics.median(exact), sums: statistics.median(other)}
+            line |= {"ratio": paired(other, exact)}
+            lines.append({k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()})
+    return lines
+
+
 def paired(numerators: list[float], denominators: list[float]) -> float:
     """Returns the median ratio of two series, round by round: both have the same disturbances."""
     return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
@@ -206,6 +231,7 @@ def main() -> None:
     kernels = ["avx512", "avx2"] if HAS_AVX512 else ["avx2"]
     parser.add_argument("--kernels", nargs="+", default=kernels)
     parser.add_argument("--library", nargs="+", default=[], metavar="NAME=FILE")
+    parser.add_argument("--sums", choices=["f32x128"], help="this order beside sums of 64 bits")
     parser.add_argument("--record", type=Path, help="write the figures here")
     parser.add_argument("--turn", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -213,6 +239,11 @@ def main() -> None:
     if options.turn:
         dtype, columns, seconds, library = options.turn
         print(dsyrk_speed(dtype, int(columns), float(seconds), library))
+        return
+    if options.sums:
+        heading = prepare.heading(f"Gram kernels: sums of {options.sums} beside those of 64 bits")
+        given = (options.rounds, options.seconds, options.kernels, options.sums)
+        prepare.publish({**heading, "cases": measure_sums(build(), *given)}, options.record)
         return
     import scipy
 

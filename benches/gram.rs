@@ -1,11 +1,12 @@
 //! The speed of the Gram kernels on one core, beside the peak of the core.
 //!
 //! ```text
-//! cargo bench --bench gram [-- --kernel avx512 --dtype f64 --columns 64 --seconds 1]
+//! cargo bench --bench gram [-- --kernel avx512 --dtype f64 --sums f64 --columns 64 --seconds 1]
 //! ```
 //!
 //! Prints one JSON line for each case. An operation is a multiplication or an addition of the upper
-//! triangle: `columns * (columns + 1) * rows` for a chunk. `gram.py` measures other libraries.
+//! triangle: `columns * (columns + 1) * rows` for a chunk. The peak is that of 64 bits, also beside sums of
+//! f32x128. `gram.py` measures other libraries.
 #![expect(unsafe_code, reason = "the peak is measured by a loop of bare instructions")]
 
 mod shared;
@@ -13,7 +14,7 @@ mod shared;
 use std::hint::black_box;
 
 use half::{bf16, f16};
-use headwater::fold::gram::{Chunk, Kernel, Speed};
+use headwater::fold::gram::{Chunk, Kernel, Order, Speed};
 use headwater::fold::{Gram, Rows, Statistic, Values};
 use headwater::random::{Purpose, Stream};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -22,11 +23,12 @@ use shared::{cpu_seconds, each_option};
 
 const CHUNK_ROWS: usize = 4096;
 
-/// The cases to measure (default: all).
+/// The cases to measure (default: all, with sums of f64).
 #[derive(Default)]
 struct Options {
     kernel: Option<String>,
     dtype: Option<String>,
+    sums: Order,
     columns: Option<usize>,
     seconds: Option<f64>,
     block_rows: Option<usize>,
@@ -41,6 +43,7 @@ impl Options {
             match name {
                 "--kernel" => options.kernel = Some(value()),
                 "--dtype" => options.dtype = Some(value()),
+                "--sums" => options.sums = value().parse().expect("an order"),
                 "--columns" => options.columns = Some(number(value())),
                 "--seconds" => options.seconds = Some(value().parse().expect("a number")),
                 "--block-rows" => options.block_rows = Some(number(value())),
@@ -73,8 +76,10 @@ fn main() {
             let columns = options.columns.unwrap_or(columns);
             let numbers = Numbers::new(columns);
             for (dtype, values) in numbers.of_all_types() {
-                if is(&options.dtype, dtype) {
-                    let gram = Gram::with_speed(columns, &options.speed(kernel)).expect("a kernel");
+                let wide = matches!(values, Values::F64(_));
+                if is(&options.dtype, dtype) && options.sums.check(wide, false).is_ok() {
+                    let speed = options.speed(kernel);
+                    let gram = Gram::with_order(columns, options.sums, &speed).expect("a kernel");
                     measure(&gram, dtype, values, seconds);
                 }
             }
@@ -102,10 +107,11 @@ fn measure(gram: &Gram, dtype: &str, values: Values<'_>, seconds: f64) {
     let gflops = operations * chunks / took / 1e9;
     let peak = peak_before.max(peak(gram.kernel()));
     println!(
-        "{{\"bench\": \"gram\", \"kernel\": \"{}\", \"dtype\": \"{dtype}\", \"columns\": {columns}, \
-         \"chunk_rows\": {CHUNK_ROWS}, \"chunks\": {chunks}, \"ms_per_chunk\": {:.4}, \
+        "{{\"bench\": \"gram\", \"kernel\": \"{}\", \"dtype\": \"{dtype}\", \"sums\": \"{}\", \
+         \"columns\": {columns}, \"chunk_rows\": {CHUNK_ROWS}, \"chunks\": {chunks}, \"ms_per_chunk\": {:.4}, \
          \"gflops\": {gflops:.2}, \"peak_gflops\": {peak:.2}, \"share_of_peak\": {:.4}}}",
         gram.kernel(),
+        gram.order(),
         took / chunks * 1e3,
         gflops / peak,
     );

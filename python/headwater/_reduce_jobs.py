@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwater._reduce_workers import Reduction
 
 Dtype = Literal["float64", "float32", "float16", "bfloat16"]
+Sums = Literal["f64", "f32x128"]
 
 COUNT, NUMBER = np.dtype("<u8"), np.dtype("<f8")
 # What a partial has for each column, as fold/FORMAT.md says.
@@ -117,7 +118,8 @@ class GramJob(Job):
             makes sure that a name always means the same rows.
         chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
             fixed tree adds the chunks.
-        dtype: The type of the numbers. Products and sums have 64 bits for every type.
+        dtype: The type of the numbers. Products and sums have 64 bits for every type, unless `sums`
+            says otherwise.
         y_columns: The number of columns of Y, a second array with the same rows, whose columns
             follow those of X. Default: there is none.
         y_dtype: The type of Y's numbers.
@@ -126,6 +128,12 @@ class GramJob(Job):
             sums of the columns, the number of rows, the cross products and the Gram of Y.
         reject_nonfinite: Whether a NaN or an infinity is an error that names its row and column.
             By default they go into the sums.
+        sums: How the products of a chunk are summed. "f64": in 64 bits. "f32x128": in 32 bits over
+            each 128 rows, the sums of which are added in 64 bits; in about half the time, with an
+            error of some 1e-8 of the product of the lengths of both columns, up to 2e-7 for a
+            column with itself. It takes float32, float16 and bfloat16, and no weights; products
+            beyond the range of float32 become infinite, and those below it 0. Another choice gives
+            other bits.
 
     Raises:
         InvalidArgument: An argument is not valid.
@@ -137,6 +145,7 @@ class GramJob(Job):
     weighted: bool = dataclasses.field(default=False, kw_only=True)
     ones: bool = dataclasses.field(default=False, kw_only=True)
     reject_nonfinite: bool = dataclasses.field(default=False, kw_only=True)
+    sums: Sums = dataclasses.field(default="f64", kw_only=True)
 
     statistic = "gram"
 
@@ -164,11 +173,13 @@ class CrossJob(Job):
         y_columns: The number of columns of Y.
         y_dtype: The type of Y's numbers.
         reject_nonfinite: As for `GramJob`, in X and Y.
+        sums: As for `GramJob`.
     """
 
     y_columns: int = dataclasses.field(kw_only=True)
     y_dtype: Dtype = dataclasses.field(default="float32", kw_only=True)
     reject_nonfinite: bool = dataclasses.field(default=False, kw_only=True)
+    sums: Sums = dataclasses.field(default="f64", kw_only=True)
 
     statistic = "cross"
 

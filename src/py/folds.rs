@@ -10,6 +10,7 @@ use super::arguments::{Arguments, one_of};
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 use crate::fold::columns::ColumnQuantiles;
+use crate::fold::gram::{Order, Speed};
 use crate::fold::statistic::TryClone;
 use crate::fold::sums::Width;
 use crate::fold::{
@@ -21,7 +22,7 @@ use crate::plan::Plan;
 use crate::process::pool;
 use crate::reducer::{
     Arrays, Begun, Form, Job, OfArrays, OfRows, Reduction, Settings, Stream, fold_portion,
-    quantile_width,
+    order_setting, quantile_width,
 };
 
 /// The types of numbers, by their names in NumPy.
@@ -311,13 +312,21 @@ impl Fields<'_, '_> {
         self.job(Arrays::of_x(x.0, x.1), (S::NAME, statistic.settings()), statistic)
     }
 
+    /// Returns the order of the sums of rows in these arrays.
+    fn order(&self, form: &Arrays) -> PyResult<Order> {
+        let order: Order = self.0.get::<String>("sums")?.parse()?;
+        let wide = [Some(form.x), form.y].iter().flatten().any(|of| of.1 == Element::F64);
+        order.check(wide, form.weighted)?;
+        Ok(order)
+    }
+
     fn gram(&self, x: Form) -> PyResult<Box<dyn AnyJob>> {
         let has_y = self.0.get::<Option<Whole>>("y_columns")?.is_some();
         let y = has_y.then(|| self.form("y_columns", "y_dtype")).transpose()?;
         let (ones, weighted) = (self.0.get("ones")?, self.0.get("weighted")?);
         let finite_only = self.0.get("reject_nonfinite")?;
         let form = Arrays { x, y, ones, weighted, finite_only };
-        let gram = Gram::new(form.columns())?;
+        let gram = Gram::with_order(form.columns(), self.order(&form)?, &Speed::default())?;
         let gram = if weighted { gram.weighted() } else { gram };
         self.job(form, (Gram::NAME, gram.settings()), gram)
     }
@@ -326,7 +335,9 @@ impl Fields<'_, '_> {
         let y = self.form("y_columns", "y_dtype")?;
         let finite_only = self.0.get("reject_nonfinite")?;
         let form = Arrays { y: Some(y), finite_only, ..Arrays::of_x(x.0, x.1) };
-        self.job(form, (CROSS, Settings::new()), Cross::new(x.0, y.0)?)
+        let order = self.order(&form)?;
+        let cross = Cross::with_order(x.0, y.0, order, &Speed::default())?;
+        self.job(form, (CROSS, order_setting(order)), cross)
     }
 }
 

@@ -262,8 +262,8 @@ impl OfArrays for Cross {
         job: &Job,
         threads: ThreadPool,
     ) -> Result<Box<dyn Source<Statistic = Self>>> {
-        let [x, y] = <[_; 2]>::try_from(files).map_err(|files| files_expected(2, files.len()))?;
-        let source = CrossOfMatrices::new(x, y, job.clone(), threads)?;
+        let sides = <[_; 2]>::try_from(files).map_err(|files| files_expected(2, files.len()))?;
+        let source = CrossOfMatrices::of_shared(self, sides, job.clone(), threads)?;
         Ok(Box::new(if form.finite_only { source.finite_only() } else { source }))
     }
 }

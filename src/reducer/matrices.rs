@@ -11,7 +11,7 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use crate::bytes::Digest;
 use crate::error::{Error, Result};
 use crate::fold::columns::{KeyWidth, NumberedRows};
-use crate::fold::gram::{Chunk, Rectangle, Triangle};
+use crate::fold::gram::{Chunk, Order, Rectangle, Triangle};
 use crate::fold::statistic::leaves;
 use crate::fold::{
     ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Quantiles,
@@ -91,7 +91,7 @@ impl OfRows for Gram {
     const TAKES_NULLS: bool = false;
 
     fn settings(&self) -> Settings {
-        Vec::new()
+        order_setting(self.order())
     }
 
     /// Where each thread has chunks of its own, it reads the rows for the digest block by block, between
@@ -177,6 +177,13 @@ of_rows_without_numbers! {
         vec![("precision", u64::from(distinct.precision()).into())]
     };
     "quantiles": Quantiles, quantiles_of;
+}
+
+/// Returns the setting of a job for the order in which products are summed: none for 64 bits, as before
+/// there was another.
+#[must_use]
+pub fn order_setting(order: Order) -> Settings {
+    (order != Order::F64).then(|| ("sums", order.name().into())).into_iter().collect()
 }
 
 /// Returns the digest of the bits of numbers, as a setting.
@@ -449,6 +456,20 @@ impl CrossOfMatrices {
         threads: ThreadPool,
     ) -> Result<Self> {
         let (x, y) = (x.into(), y.into());
+        let cross = Arc::new(Cross::new(x.columns(), y.columns())?);
+        Self::of_shared(cross, [x, y], job, threads)
+    }
+
+    /// Returns the source of a `cross` of its own.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the numbers of rows differ.
+    pub fn of_shared(
+        cross: Arc<Cross>,
+        [x, y]: [Arc<Matrix>; 2],
+        job: Job,
+        threads: ThreadPool,
+    ) -> Result<Self> {
         if x.rows() != y.rows() {
             return Err(Error::invalid(format!(
                 "expected {} rows in Y, as many as in X, found {}",
@@ -456,7 +477,6 @@ impl CrossOfMatrices {
                 y.rows()
             )));
         }
-        let cross = Arc::new(Cross::new(x.columns(), y.columns())?);
         let sides = [x, y].map(|matrix| Chunks { matrix, takes_nulls: false, finite_only: false });
         Ok(Self { sides, job, cross, threads })
     }

@@ -33,7 +33,8 @@ pub use cursor::WorkerCursor;
 pub use job::{Blocks, Job, Settings};
 pub use leaves::leaf_portion;
 pub use matrices::{
-    CrossOfMatrices, OfMatrix, OfRows, moments_near, moments_of_files, quantile_width,
+    CrossOfMatrices, OfMatrix, OfRows, moments_near, moments_of_files, order_setting,
+    quantile_width,
 };
 pub use own_rows::OwnRows;
 pub use policy::Policy;

@@ -2,7 +2,7 @@
 
 use headwater::ErrorKind;
 use headwater::fold::columns::NumberedRows;
-use headwater::fold::gram::{COLUMNS_MAX, Chunk, Kernel};
+use headwater::fold::gram::{COLUMNS_MAX, Chunk, Kernel, Order, Speed};
 use headwater::fold::{
     ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Node, Rows,
     Statistic, TopRows, Tree,
@@ -62,6 +62,41 @@ fn a_chunk_of_another_shape_is_refused() {
     let chunks = [Chunk::of(rows(4, 3)), Chunk::of(rows(3, 4))];
     let words = "chunks[1]: expected 3 columns, found 4";
     refused(Gram::new(3).unwrap().leaves(&chunks, &pool), invalid, words);
+}
+
+#[test]
+fn rows_that_short_chains_do_not_take_are_refused() {
+    let (wide, narrow, invalid) = ([1.0; 12], [1_f32; 12], ErrorKind::InvalidArgument);
+    let wide = Chunk::of(Rows::new(wide.as_slice(), 4, 3, 3).unwrap());
+    let narrow = || Chunk::of(Rows::new(narrow.as_slice(), 4, 3, 3).unwrap());
+    let new = || Gram::with_order(3, Order::F32x128, &Speed::default()).unwrap();
+    let words = "expected rows of f32, f16 or bf16 for sums of f32x128, found f64; convert the rows, or \
+                 choose sums of f64";
+    refused(new().leaf(&wide), invalid, words);
+    let Ok(beside) = narrow().and(Rows::new([1.0; 12].as_slice(), 4, 3, 3).unwrap()) else {
+        panic!("as many rows")
+    };
+    let gram = Gram::with_order(6, Order::F32x128, &Speed::default()).unwrap();
+    refused(gram.leaf(&beside), invalid, words);
+    let cross = Cross::with_order(3, 3, Order::F32x128, &Speed::default()).unwrap();
+    refused(cross.leaf(&(narrow(), wide)), invalid, words);
+    let words = "expected rows without weights for sums of f32x128, found weights; leave them out, or \
+                 choose sums of f64";
+    let heavy = narrow().weighted(&[1.0; 4]).unwrap();
+    refused(new().weighted().leaf(&heavy), invalid, words);
+    let words = "expected sums of \"f64\" or \"f32x128\", found \"f16\"";
+    refused("f16".parse::<Order>(), invalid, words);
+}
+
+/// Chains of 32 bits overflow where sums of 64 bits do not, and lose what is too small for them.
+#[test]
+fn products_beyond_32_bits_are_infinite_and_those_below_are_zero() {
+    let values = [1e20_f32, 1e-30];
+    let chunk = Chunk::of(Rows::new(values.as_slice(), 1, 2, 2).unwrap());
+    let [exact, short] = Order::ALL
+        .map(|order| Gram::with_order(2, order, &Speed::default()).unwrap().leaf(&chunk).unwrap());
+    assert!(exact.values().iter().all(|sum| sum.is_normal()));
+    assert_eq!(short.values(), [f64::INFINITY, f64::from(1e20_f32 * 1e-30), 0.0]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Weighted Gram, [X | 1 | Y], cross products, and whole folds.
 
-use headwater::fold::gram::Chunk;
+use headwater::fold::gram::{Chunk, Order};
 use headwater::fold::{Cross, Gram, Node, Rows, Statistic, Tree};
 use headwater::random::{Purpose, Stream};
 use proptest::prelude::*;
 
-use crate::kernels::{any_dtype, any_kind, bits, speeds};
-use crate::numbers::{Numbers, f64s};
+use crate::kernels::{any_dtype, any_kind, any_order, bits, speeds};
+use crate::numbers::{Dtype, Numbers, f64s};
 use crate::twin::{self, Matrix};
 
 proptest! {
@@ -31,16 +31,18 @@ proptest! {
     #[test]
     fn p1_columns_side_by_side_have_the_bits_of_one_matrix(
         x_columns in 1_usize..=30, y_columns in 1_usize..=30, rows in 0_usize..20,
-        kind in any_kind(), x_dtype in any_dtype(), y_dtype in any_dtype(), seed: u64,
+        kind in any_kind(), (order, x_dtype) in any_order(), (_, y_dtype) in any_order(), seed: u64,
     ) {
+        prop_assume!(order == Order::F64 || !matches!(y_dtype, Dtype::F64));
         let x = Numbers::new(x_dtype, kind, seed, rows * x_columns);
         let y = Numbers::new(y_dtype, kind, !seed, rows * y_columns);
         let expected = twin::gram(
             &Matrix::new(&x, rows, x_columns, x_columns)
                 .ones_between(&Matrix::new(&y, rows, y_columns, y_columns)),
+            order,
         );
         for speed in speeds() {
-            let gram = Gram::with_speed(x_columns + 1 + y_columns, &speed).unwrap();
+            let gram = Gram::with_order(x_columns + 1 + y_columns, order, &speed).unwrap();
             let chunk = Chunk::of(x.rows(rows, x_columns, x_columns)).and_ones();
             let chunk = chunk.and(y.rows(rows, y_columns, y_columns)).unwrap();
             let found = gram.leaf(&chunk).unwrap();
@@ -51,16 +53,18 @@ proptest! {
     #[test]
     fn p1_cross_products_have_the_bits_of_the_twin(
         x_columns in 1_usize..=60, y_columns in 1_usize..=60, rows in 0_usize..20,
-        kind in any_kind(), x_dtype in any_dtype(), y_dtype in any_dtype(), seed: u64,
+        kind in any_kind(), (order, x_dtype) in any_order(), (_, y_dtype) in any_order(), seed: u64,
     ) {
+        prop_assume!(order == Order::F64 || !matches!(y_dtype, Dtype::F64));
         let x = Numbers::new(x_dtype, kind, seed, rows * x_columns);
         let y = Numbers::new(y_dtype, kind, !seed, rows * y_columns);
         let expected = twin::cross(
             &Matrix::new(&x, rows, x_columns, x_columns),
             &Matrix::new(&y, rows, y_columns, y_columns),
+            order,
         );
         for speed in speeds() {
-            let cross = Cross::with_speed(x_columns, y_columns, &speed).unwrap();
+            let cross = Cross::with_order(x_columns, y_columns, order, &speed).unwrap();
             let sides = (
                 Chunk::of(x.rows(rows, x_columns, x_columns)),
                 Chunk::of(y.rows(rows, y_columns, y_columns)),
@@ -100,7 +104,8 @@ proptest! {
     ) {
         let values = f64s(kind, seed, rows * columns);
         let numbers = Numbers::from(values.clone());
-        let expected = twin::whole_gram(&Matrix::new(&numbers, rows, columns, columns), chunk_rows);
+        let whole = Matrix::new(&numbers, rows, columns, columns);
+        let expected = twin::whole_gram(&whole, Order::F64, chunk_rows);
         let gram = Gram::new(columns).unwrap();
         let mut tree = Tree::new(rows.div_ceil(chunk_rows) as u64);
         let mut left: Vec<(usize, &[f64])> =

@@ -1,6 +1,8 @@
 //! What `src/fold/FORMAT.md` says, written down as plainly as can be.
 
-use crate::exact::fused_multiply_add;
+use headwater::fold::gram::Order;
+
+use crate::exact::{fused_multiply_add, fused_multiply_add_f32};
 use crate::numbers::Numbers;
 
 /// Columns in 64 bits, row by row.
@@ -50,15 +52,32 @@ fn chain(rows: usize, a: impl Fn(usize) -> f64, b: impl Fn(usize) -> f64) -> u64
     bits((0..rows).fold(0.0, |sum, n| fused_multiply_add(a(n), b(n), sum)))
 }
 
+/// Chains of 32 bits over 128 rows each, whose sum has 64 bits.
+fn short_chains(rows: usize, a: impl Fn(usize) -> f64, b: impl Fn(usize) -> f64) -> u64 {
+    let runs = (0..rows).step_by(128).map(|first| {
+        let run = first..rows.min(first + 128);
+        run.fold(0.0, |sum, n| fused_multiply_add_f32(a(n) as f32, b(n) as f32, sum))
+    });
+    bits(runs.fold(0.0, |sum, chain| sum + f64::from(chain)))
+}
+
+/// The sum of products in an order.
+fn sum(order: Order, rows: usize, a: impl Fn(usize) -> f64, b: impl Fn(usize) -> f64) -> u64 {
+    match order {
+        Order::F64 => chain(rows, a, b),
+        Order::F32x128 => short_chains(rows, a, b),
+    }
+}
+
 /// Element (i, j) of a Gram matrix.
-pub(crate) fn gram_at(x: &Matrix, i: usize, j: usize) -> u64 {
-    chain(x.rows, |n| x.at(n, i), |n| x.at(n, j))
+pub(crate) fn gram_at(x: &Matrix, order: Order, i: usize, j: usize) -> u64 {
+    sum(order, x.rows, |n| x.at(n, i), |n| x.at(n, j))
 }
 
 /// The triangle of a Gram matrix.
-pub(crate) fn gram(x: &Matrix) -> Vec<u64> {
+pub(crate) fn gram(x: &Matrix, order: Order) -> Vec<u64> {
     let pairs = (0..x.columns).flat_map(|i| (i..x.columns).map(move |j| (i, j)));
-    pairs.map(|(i, j)| gram_at(x, i, j)).collect()
+    pairs.map(|(i, j)| gram_at(x, order, i, j)).collect()
 }
 
 /// The triangle of a weighted Gram matrix.
@@ -72,15 +91,16 @@ pub(crate) fn weighted_gram(x: &Matrix, weights: &[f64]) -> Vec<u64> {
 }
 
 /// The products of two matrices' columns.
-pub(crate) fn cross(x: &Matrix, y: &Matrix) -> Vec<u64> {
+pub(crate) fn cross(x: &Matrix, y: &Matrix, order: Order) -> Vec<u64> {
     let pairs = (0..x.columns).flat_map(|i| (0..y.columns).map(move |j| (i, j)));
-    pairs.map(|(i, j)| chain(x.rows, |n| x.at(n, i), |n| y.at(n, j))).collect()
+    pairs.map(|(i, j)| sum(order, x.rows, |n| x.at(n, i), |n| y.at(n, j))).collect()
 }
 
 /// The Gram matrix of all rows, by the tree over chunks of `chunk_rows`.
-pub(crate) fn whole_gram(x: &Matrix, chunk_rows: usize) -> Vec<u64> {
+pub(crate) fn whole_gram(x: &Matrix, order: Order, chunk_rows: usize) -> Vec<u64> {
     let chunks = x.rows.div_ceil(chunk_rows);
-    let leaf = |i: usize| gram(&x.part(i * chunk_rows..((i + 1) * chunk_rows).min(x.rows)));
+    let part = |i: usize| x.part(i * chunk_rows..((i + 1) * chunk_rows).min(x.rows));
+    let leaf = |i: usize| gram(&part(i), order);
     fold(0, chunks, &leaf, &|left: Vec<u64>, right: Vec<u64>| {
         let sum = |(a, b): (u64, u64)| bits(f64::from_bits(a) + f64::from_bits(b));
         left.into_iter().zip(right).map(sum).collect()

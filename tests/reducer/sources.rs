@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use headwater::ErrorKind;
 use headwater::fold::columns::{KeyWidth, NumberedRows, Refined};
-use headwater::fold::gram::Chunk;
+use headwater::fold::gram::{Chunk, Order, Speed};
 use headwater::fold::{
     ColumnMoments, Cross, Distinct, End, Exact, ExponentHistogram, Gram, Histogram, Quantiles,
     Rows, Statistic, TopRows,
@@ -327,7 +327,9 @@ fn statistics_with_other_bits_have_other_settings() {
     assert_ne!(TopRows::new(3, 1, 2, End::Largest).unwrap().settings(), top);
     let precision: Settings = vec![("precision", 9_u64.into())];
     assert_eq!(Distinct::new(1, 9).unwrap().settings(), precision);
-    assert!(Gram::new(3).unwrap().settings().is_empty());
+    let gram = |order| Gram::with_order(3, order, &Speed::default()).unwrap().settings();
+    assert!(Gram::new(3).unwrap().settings().is_empty() && gram(Order::F64).is_empty());
+    assert_eq!(gram(Order::F32x128), [("sums", "f32x128".into())]);
     assert!(Exact::new(3).unwrap().settings().is_empty());
     assert!(ExponentHistogram::new(3).unwrap().settings().is_empty());
     let pass = |at: &[&str]| {

@@ -1,21 +1,23 @@
 //! `headwater-reduce cross`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
 use super::args::{
-    Dtype, RowsArgs, StatisticCommand, WrittenResult, absolute, format_of, in_order,
+    Dtype, RowsArgs, StatisticCommand, SumsArgs, WrittenResult, absolute, format_of, in_order,
 };
 use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
-use crate::fold::gram::Rectangle;
+use crate::fold::Cross;
+use crate::fold::gram::{Rectangle, Speed};
 use crate::matrix::{Matrix, npy_header};
-use crate::reducer::{CrossOfMatrices, Job, nonfinite_setting};
+use crate::reducer::{CrossOfMatrices, Job, nonfinite_setting, order_setting};
 
 /// The arguments of `headwater-reduce cross` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub(super) struct CrossArgs {
     #[arg(long, value_name = "K", requires = "with_dtype",
           value_parser = clap::value_parser!(u32).range(1..))]
     with_columns: Option<u32>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    sums: SumsArgs,
     /// Fail at the first NaN or infinity, with its file, row and column.
     #[arg(long)]
     reject_nonfinite: bool,
@@ -62,14 +67,18 @@ impl StatisticCommand for CrossArgs {
         let named = (self.with_tensor.as_ref(), self.with_select.as_ref());
         let format = format_of(named, self.with_dtype, self.with_columns);
         let y = Matrix::open(&in_order(&self.with, self.rows.files.sorted), &format)?;
+        let order = self.sums.order(&[x.element(), y.element()])?;
+        let cross = Cross::with_order(x.columns(), y.columns(), order, &Speed::default())?;
         let mut settings = nonfinite_setting(self.reject_nonfinite);
+        settings.extend(order_setting(order));
         settings.extend([
             ("with_columns", (y.columns() as u64).into()),
             ("with_element", y.element().name().into()),
             ("with_data", y.identity().0.into()),
         ]);
         let job = self.rows.job("cross", &x, &settings)?;
-        let source = CrossOfMatrices::new(x, y, job.clone(), threads)?;
+        let sides = [Arc::new(x), Arc::new(y)];
+        let source = CrossOfMatrices::of_shared(Arc::new(cross), sides, job.clone(), threads)?;
         Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))
     }
 

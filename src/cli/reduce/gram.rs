@@ -7,15 +7,15 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::args::{RowsArgs, StatisticCommand, WrittenResult};
+use super::args::{RowsArgs, StatisticCommand, SumsArgs, WrittenResult};
 use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
 use crate::fold::Gram;
-use crate::fold::gram::Triangle;
+use crate::fold::gram::{Speed, Triangle};
 use crate::matrix::npy_header;
-use crate::reducer::{Job, OfMatrix, Source, nonfinite_setting};
+use crate::reducer::{Job, OfMatrix, OfRows, Source, nonfinite_setting};
 
 /// Rows that are written at a time.
 const ROWS_WRITTEN: usize = 64;
@@ -25,6 +25,9 @@ const ROWS_WRITTEN: usize = 64;
 pub(super) struct GramArgs {
     #[command(flatten)]
     rows: RowsArgs,
+    #[command(flatten)]
+    #[serde(flatten)]
+    sums: SumsArgs,
     /// Fail at the first NaN or infinity, with its file, row and column.
     #[arg(long)]
     reject_nonfinite: bool,
@@ -45,8 +48,10 @@ impl StatisticCommand for GramArgs {
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, OfMatrix<Gram>)> {
         let matrix = self.rows.open()?;
-        let job = self.rows.job("gram", &matrix, &nonfinite_setting(self.reject_nonfinite))?;
-        let gram = Gram::new(matrix.columns())?;
+        let order = self.sums.order(&[matrix.element()])?;
+        let gram = Gram::with_order(matrix.columns(), order, &Speed::default())?;
+        let settings = [nonfinite_setting(self.reject_nonfinite), gram.settings()].concat();
+        let job = self.rows.job("gram", &matrix, &settings)?;
         let source = OfMatrix::new(gram, matrix, job.clone(), threads);
         Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))
     }

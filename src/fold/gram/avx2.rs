@@ -1,37 +1,36 @@
-//! The kernel for AVX2 with FMA: a tile of 4 x 12 sums, all of them in registers.
+//! AVX2 with FMA: tiles of 4 x 12 sums of 64 bits, or 4 x 24 chains of 32 bits.
 //!
-//! It computes what `plain` defines, with these differences:
-//!
-//! - Four sums of a row lie in one register. A lane belongs to one column, and a row's number is
-//!   broadcast to all lanes; so every sum is its own chain over the rows.
-//! - Whole tiles use all 16 registers: twelve for sums, three for the right and one for the left. A
-//!   compiler spills some of them, so their loop is written in assembly.
-//! - Tiles of one or two vectors, on the diagonal and at the last columns, are left to the compiler.
-#![expect(unsafe_code, reason = "vectors of four numbers; see the reasons there")]
+//! Whole tiles use all 16 registers: twelve for chains, three for the right and one for the left. A compiler
+//! spills some of them, so their loop is written in assembly. Tiles of one or two vectors are left to the
+//! compiler.
+#![expect(unsafe_code, reason = "vectors of 32 bytes; see the reasons there")]
+#![expect(clippy::inline_always, reason = "only where they are inlined are the vectors known")]
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m256d, _MM_HINT_T0, _mm_cvtph_ps, _mm_loadl_epi64, _mm_prefetch, _mm256_cvtps_pd,
-    _mm256_fmadd_pd, _mm256_loadu_pd, _mm256_set1_pd, _mm256_setzero_pd, _mm256_storeu_pd,
+    __m256, __m256d, _MM_HINT_T0, _mm_cvtph_ps, _mm_loadl_epi64, _mm_loadu_si128, _mm_prefetch,
+    _mm256_add_pd, _mm256_castps256_ps128, _mm256_cvtph_ps, _mm256_cvtps_pd, _mm256_extractf128_ps,
+    _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd, _mm256_loadu_ps, _mm256_set1_pd,
+    _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_pd, _mm256_storeu_ps,
 };
 
 use bytemuck::AnyBitPattern;
 use half::f16;
 
 use super::pack::{Element, Packing, pack};
-use super::tiles::PANEL_VECTORS;
-use super::tiles::Tile;
+use super::plain::Chain;
+use super::tiles::{PANEL_VECTORS, Tile};
+use super::vectors::{TileRows, Vectors, chain, multiply};
 
 /// A processor that has AVX2 and FMA.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
-const LANES: usize = Avx2::LANES;
-const WIDTH: usize = PANEL_VECTORS * LANES;
+/// The columns of a group of the left.
+const GROUP: usize = 4;
 
-#[expect(clippy::unused_self, reason = "that there is one is the proof")]
 impl Avx2 {
-    pub(super) const LANES: usize = 4;
+    pub(super) const VECTOR_BYTES: usize = 32;
 
     pub(super) fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("avx2")
@@ -41,45 +40,172 @@ impl Avx2 {
     }
 
     #[inline]
-    pub(super) fn multiply(self, tile: &mut Tile<'_>) {
-        tile.check(LANES);
-        // SAFETY: `self` is only made where the processor has the instructions. The numbers are
-        // within the bounds that the functions ask for, as `Tile::check` made sure.
-        unsafe {
-            match tile.vectors.len() {
-                1 => multiply::<1>(tile),
-                2 => multiply::<2>(tile),
-                3 => multiply::<3>(tile),
-                _ => {}
-            }
+    pub(super) fn multiply<T: Chain, const LANES: usize>(self, tile: &mut Tile<'_, T>)
+    where
+        Self: Vectors<T, LANES, GROUP>,
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn with_avx2<T: Chain, const LANES: usize>(kernel: Avx2, tile: &mut Tile<'_, T>)
+        where
+            Avx2: Vectors<T, LANES, GROUP>,
+        {
+            multiply(kernel, tile);
         }
+        // SAFETY: `self` is only made where the processor has the instructions.
+        unsafe { with_avx2(self, tile) }
     }
 
-    pub(super) fn pack(self, packing: &Packing<'_>, out: &mut [f64]) {
+    #[expect(clippy::unused_self, reason = "that there is one is the proof")]
+    pub(super) fn pack<T: From<f32>, const LANES: usize>(self, packing: &Packing<'_>, out: &mut [T])
+    where
+        Half: Element<T, LANES>,
+        f64: Element<T, LANES>,
+    {
         #[target_feature(enable = "avx2,fma,f16c")]
-        fn with_avx2(packing: &Packing<'_>, out: &mut [f64]) {
-            pack::<Half, LANES>(packing, out);
+        fn with_avx2<T: From<f32>, const LANES: usize>(packing: &Packing<'_>, out: &mut [T])
+        where
+            Half: Element<T, LANES>,
+            f64: Element<T, LANES>,
+        {
+            pack::<T, Half, LANES>(packing, out);
         }
         // SAFETY: `self` is only made where the processor has the instructions.
         unsafe { with_avx2(packing, out) }
     }
 }
 
+impl Vectors<f64, 4, GROUP> for Avx2 {
+    type Vector = __m256d;
+
+    #[inline(always)]
+    fn load(self, numbers: &[f64; 4]) -> __m256d {
+        // SAFETY: The processor has the instruction, which reads four numbers.
+        unsafe { _mm256_loadu_pd(numbers.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn broadcast(self, number: f64) -> __m256d {
+        // SAFETY: The processor has the instruction.
+        unsafe { _mm256_set1_pd(number) }
+    }
+
+    #[inline(always)]
+    fn fused_multiply_add(self, a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        // SAFETY: The processor has the instruction.
+        unsafe { _mm256_fmadd_pd(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn begin(self, sums: &[f64; 4]) -> __m256d {
+        self.load(sums)
+    }
+
+    #[inline(always)]
+    fn end(self, chains: __m256d, sums: &mut [f64; 4]) {
+        // SAFETY: The processor has the instruction, which writes four numbers.
+        unsafe { _mm256_storeu_pd(sums.as_mut_ptr(), chains) }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        prefetch(address);
+    }
+
+    #[inline(always)]
+    fn chain<const FIRST: usize, const VECTORS: usize>(
+        self,
+        chains: &mut [[__m256d; VECTORS]; GROUP],
+        rows: TileRows<'_, f64, 4>,
+    ) {
+        match chains.as_flattened_mut().as_mut_array() {
+            // SAFETY: The processor has the instructions.
+            Some(whole) => unsafe { chain_f64(whole, rows) },
+            None => chain::<Self, _, 4, GROUP, FIRST, VECTORS>(self, chains, rows),
+        }
+    }
+}
+
+impl Vectors<f32, 8, GROUP> for Avx2 {
+    type Vector = __m256;
+
+    #[inline(always)]
+    fn load(self, numbers: &[f32; 8]) -> __m256 {
+        // SAFETY: The processor has the instruction, which reads eight numbers.
+        unsafe { _mm256_loadu_ps(numbers.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn broadcast(self, number: f32) -> __m256 {
+        // SAFETY: The processor has the instruction.
+        unsafe { _mm256_set1_ps(number) }
+    }
+
+    #[inline(always)]
+    fn fused_multiply_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: The processor has the instruction.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn begin(self, _: &[f64; 8]) -> __m256 {
+        // SAFETY: The processor has the instruction.
+        unsafe { _mm256_setzero_ps() }
+    }
+
+    #[inline(always)]
+    fn end(self, chains: __m256, sums: &mut [f64; 8]) {
+        let (low, high) = sums.split_at_mut(4);
+        // SAFETY: The processor has the instructions, which read and write four numbers of each half.
+        unsafe {
+            let wide = _mm256_cvtps_pd(_mm256_castps256_ps128(chains));
+            _mm256_storeu_pd(low.as_mut_ptr(), _mm256_add_pd(_mm256_loadu_pd(low.as_ptr()), wide));
+            let wide = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(chains));
+            _mm256_storeu_pd(
+                high.as_mut_ptr(),
+                _mm256_add_pd(_mm256_loadu_pd(high.as_ptr()), wide),
+            );
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        prefetch(address);
+    }
+
+    #[inline(always)]
+    fn chain<const FIRST: usize, const VECTORS: usize>(
+        self,
+        chains: &mut [[__m256; VECTORS]; GROUP],
+        rows: TileRows<'_, f32, 8>,
+    ) {
+        match chains.as_flattened_mut().as_mut_array() {
+            // SAFETY: The processor has the instructions.
+            Some(whole) => unsafe { chain_f32(whole, rows) },
+            None => chain::<Self, _, 8, GROUP, FIRST, VECTORS>(self, chains, rows),
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn prefetch(address: *const u8) {
+    // SAFETY: A prefetch is of no effect wherever it goes.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+}
+
 /// A binary16, of which the processor widens a vector at a time.
 #[derive(Clone, Copy, AnyBitPattern)]
 #[repr(transparent)]
-struct Half(f16);
+pub(super) struct Half(f16);
 
-impl Element<LANES> for Half {
+impl Element<f64, 4> for Half {
     #[inline]
     fn widen(self) -> f64 {
         self.0.to_f64()
     }
 
-    #[expect(clippy::inline_always, reason = "only where it is inlined are its vectors known")]
     #[inline(always)]
-    fn widen_vector(vector: &[Self; LANES]) -> [f64; LANES] {
-        let mut wide = [0.0; LANES];
+    fn widen_vector(vector: &[Self; 4]) -> [f64; 4] {
+        let mut wide = [0.0; 4];
         // SAFETY: Only `Avx2::pack` packs this type, where the processor has the instructions,
         // which read and write one vector.
         unsafe {
@@ -90,153 +216,112 @@ impl Element<LANES> for Half {
     }
 }
 
-/// # Safety
-/// - `tile.sums` holds `LANES` rows of `WIDTH`;
-/// - `tile.left` and `tile.right` hold the same number of rows of `WIDTH`;
-/// - `tile.first_lane + LANES <= WIDTH`, and `VECTORS` vectors from `tile.vectors.start` on are
-///   within `WIDTH`.
-#[target_feature(enable = "avx2,fma")]
-unsafe fn multiply<const VECTORS: usize>(tile: &mut Tile<'_>) {
-    let first_column = tile.vectors.start * LANES;
-    // SAFETY: The vectors start within a row, by the function's terms.
-    let in_memory = unsafe { tile.sums.as_mut_ptr().add(first_column) };
-    let mut sums = [[_mm256_setzero_pd(); VECTORS]; LANES];
-    if !tile.fresh {
-        for (i, sums) in sums.iter_mut().enumerate() {
-            for (v, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: Row `i` and vector `v` are within the tile, by the function's terms.
-                *sum = unsafe { _mm256_loadu_pd(in_memory.add(i * WIDTH + v * LANES)) };
-            }
-        }
+impl Element<f32, 8> for Half {
+    #[inline]
+    fn widen(self) -> f32 {
+        self.0.to_f32()
     }
-    // SAFETY: The group and the vectors are within a row, and both sides have `rows` rows, by the
-    // function's terms.
-    unsafe {
-        let left = tile.left.as_ptr().add(tile.first_lane);
-        let right = tile.right.as_ptr().add(first_column);
-        let rows = tile.rows(LANES);
-        if let Some(whole) = sums.as_flattened_mut().as_mut_array() {
-            chain_whole(whole, left, right, rows);
-        } else {
-            chain(&mut sums, left, right, rows);
-        }
-    }
-    for (i, sums) in sums.into_iter().enumerate() {
-        for (v, sum) in sums.into_iter().enumerate() {
-            // SAFETY: Row `i` and vector `v` are within the tile, by the function's terms.
-            unsafe { _mm256_storeu_pd(in_memory.add(i * WIDTH + v * LANES), sum) };
-        }
-    }
-}
 
-/// # Safety
-/// `left` and `right` point into the first of `rows` rows of `WIDTH`, with a group or `VECTORS`
-/// vectors between there and the row's end.
-#[target_feature(enable = "avx2,fma")]
-unsafe fn chain<const VECTORS: usize>(
-    sums: &mut [[__m256d; VECTORS]; LANES],
-    mut left: *const f64,
-    mut right: *const f64,
-    (rows, mut prefetch, step): (usize, *const u8, usize),
-) {
-    for _ in 0..rows {
-        _mm_prefetch::<_MM_HINT_T0>(prefetch.cast());
-        prefetch = prefetch.wrapping_add(step);
-        // SAFETY: Both point into a row, by the function's terms. After the last nothing is
-        // read.
+    #[inline(always)]
+    fn widen_vector(vector: &[Self; 8]) -> [f32; 8] {
+        let mut wide = [0.0; 8];
+        // SAFETY: As above.
         unsafe {
-            let mut columns = [_mm256_setzero_pd(); VECTORS];
-            for (v, column) in columns.iter_mut().enumerate() {
-                *column = _mm256_loadu_pd(right.add(v * LANES));
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let x = _mm256_set1_pd(*left.add(i));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = _mm256_fmadd_pd(x, column, *sum);
-                }
-            }
+            let halves = _mm_loadu_si128(vector.as_ptr().cast());
+            _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(halves));
         }
-        left = left.wrapping_add(WIDTH);
-        right = right.wrapping_add(WIDTH);
+        wide
     }
 }
 
 /// One number of the group, broadcast, with the three vectors of the row.
-macro_rules! row_of_sums {
-    ($from:literal, $a:literal, $b:literal, $c:literal) => {
+macro_rules! row_of_chains {
+    ($one:literal, $all:literal, $from:literal, $a:literal, $b:literal, $c:literal) => {
         concat!(
-            "vbroadcastsd {x}, qword ptr [{left} + ",
+            "vbroadcast",
+            $one,
+            " {x}, [{left} + ",
             $from,
             "]\n",
-            "vfmadd231pd {s",
+            "vfmadd231",
+            $all,
+            " {s",
             $a,
             "}, {x}, {y0}\n",
-            "vfmadd231pd {s",
+            "vfmadd231",
+            $all,
+            " {s",
             $b,
             "}, {x}, {y1}\n",
-            "vfmadd231pd {s",
+            "vfmadd231",
+            $all,
+            " {s",
             $c,
             "}, {x}, {y2}\n",
         )
     };
 }
 
-/// [`chain`] for three vectors.
-///
-/// # Safety
-/// As [`chain`], and `right` points to the start of a row.
-#[target_feature(enable = "avx2,fma")]
-unsafe fn chain_whole(
-    sums: &mut [__m256d; LANES * PANEL_VECTORS],
-    left: *const f64,
-    right: *const f64,
-    (rows, prefetch, step): (usize, *const u8, usize),
-) {
-    let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11] = sums;
-    if rows == 0 {
-        return;
-    }
-    // SAFETY: Reads `rows` rows at both pointers, which there are by the function's terms. A
-    // prefetch is of no effect wherever it goes. Writes nothing but the registers named.
-    unsafe {
-        asm!(
-            "2:",
-            "prefetcht0 [{prefetch}]",
-            "add {prefetch}, {step}",
-            "vmovupd {y0}, ymmword ptr [{right}]",
-            "vmovupd {y1}, ymmword ptr [{right} + 32]",
-            "vmovupd {y2}, ymmword ptr [{right} + 64]",
-            row_of_sums!(0, 0, 1, 2),
-            row_of_sums!(8, 3, 4, 5),
-            row_of_sums!(16, 6, 7, 8),
-            row_of_sums!(24, 9, 10, 11),
-            "add {left}, {row_bytes}",
-            "add {right}, {row_bytes}",
-            "dec {rows}",
-            "jnz 2b",
-            row_bytes = const WIDTH * size_of::<f64>(),
-            left = inout(reg) left => _,
-            right = inout(reg) right => _,
-            rows = inout(reg) rows => _,
-            prefetch = inout(reg) prefetch => _,
-            step = in(reg) step,
-            x = out(ymm_reg) _,
-            y0 = out(ymm_reg) _,
-            y1 = out(ymm_reg) _,
-            y2 = out(ymm_reg) _,
-            s0 = inout(ymm_reg) *s0,
-            s1 = inout(ymm_reg) *s1,
-            s2 = inout(ymm_reg) *s2,
-            s3 = inout(ymm_reg) *s3,
-            s4 = inout(ymm_reg) *s4,
-            s5 = inout(ymm_reg) *s5,
-            s6 = inout(ymm_reg) *s6,
-            s7 = inout(ymm_reg) *s7,
-            s8 = inout(ymm_reg) *s8,
-            s9 = inout(ymm_reg) *s9,
-            s10 = inout(ymm_reg) *s10,
-            s11 = inout(ymm_reg) *s11,
-            options(readonly, nostack),
-        );
-    }
+/// Defines [`chain`] for three vectors, of numbers of some bytes.
+macro_rules! chain_whole {
+    ($name:ident, $number:ty, $lanes:literal, $vector:ty, $one:literal, $all:literal,
+     $second:literal, $third:literal, $fourth:literal) => {
+        #[target_feature(enable = "avx2,fma")]
+        fn $name(
+            chains: &mut [$vector; GROUP * PANEL_VECTORS],
+            TileRows { left, group, right, prefetch: (address, step) }: TileRows<'_, $number, $lanes>,
+        ) {
+            assert!(left.len() == right.len() && group < PANEL_VECTORS * $lanes / GROUP);
+            if left.is_empty() {
+                return;
+            }
+            let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11] = chains;
+            // SAFETY: Reads as many rows at both pointers as both sides have, of the left the numbers of
+            // a group within the row. A prefetch is of no effect wherever it goes. Writes nothing but
+            // the registers named.
+            unsafe {
+                asm!(
+                    "2:",
+                    "prefetcht0 [{prefetch}]",
+                    "add {prefetch}, {step}",
+                    "vmovups {y0}, ymmword ptr [{right}]",
+                    "vmovups {y1}, ymmword ptr [{right} + 32]",
+                    "vmovups {y2}, ymmword ptr [{right} + 64]",
+                    row_of_chains!($one, $all, 0, 0, 1, 2),
+                    row_of_chains!($one, $all, $second, 3, 4, 5),
+                    row_of_chains!($one, $all, $third, 6, 7, 8),
+                    row_of_chains!($one, $all, $fourth, 9, 10, 11),
+                    "add {left}, 96",
+                    "add {right}, 96",
+                    "dec {rows}",
+                    "jnz 2b",
+                    left = inout(reg) left.as_ptr().cast::<$number>().add(group * GROUP) => _,
+                    right = inout(reg) right.as_ptr() => _,
+                    rows = inout(reg) left.len() => _,
+                    prefetch = inout(reg) address => _,
+                    step = in(reg) step,
+                    x = out(ymm_reg) _,
+                    y0 = out(ymm_reg) _,
+                    y1 = out(ymm_reg) _,
+                    y2 = out(ymm_reg) _,
+                    s0 = inout(ymm_reg) *s0,
+                    s1 = inout(ymm_reg) *s1,
+                    s2 = inout(ymm_reg) *s2,
+                    s3 = inout(ymm_reg) *s3,
+                    s4 = inout(ymm_reg) *s4,
+                    s5 = inout(ymm_reg) *s5,
+                    s6 = inout(ymm_reg) *s6,
+                    s7 = inout(ymm_reg) *s7,
+                    s8 = inout(ymm_reg) *s8,
+                    s9 = inout(ymm_reg) *s9,
+                    s10 = inout(ymm_reg) *s10,
+                    s11 = inout(ymm_reg) *s11,
+                    options(readonly, nostack),
+                );
+            }
+        }
+    };
 }
+
+chain_whole!(chain_f64, f64, 4, __m256d, "sd", "pd", 8, 16, 24);
+chain_whole!(chain_f32, f32, 8, __m256, "ss", "ps", 4, 8, 12);

@@ -5,9 +5,10 @@ use rayon::ThreadPool;
 use crate::error::{Context, Error, Result};
 use crate::fold::statistic::{Statistic, same_count};
 
-use super::product::{Left, Product};
+use super::order::Ordered;
+use super::product::Left;
 use super::triangle::{self, Rectangle, Sums};
-use super::{Chunk, Speed, check_columns, leaves};
+use super::{Chunk, Order, Speed, check_columns, leaves};
 
 /// The rows of X and of Y, both without weights.
 type Sides<'a> = (Chunk<'a>, Chunk<'a>);
@@ -16,7 +17,7 @@ type Sides<'a> = (Chunk<'a>, Chunk<'a>);
 pub struct Cross {
     left_columns: usize,
     right_columns: usize,
-    product: Product,
+    product: Ordered,
 }
 
 impl Cross {
@@ -25,7 +26,23 @@ impl Cross {
     /// # Errors
     /// `InvalidArgument` for 0 columns, `LimitExceeded` for more than [`super::COLUMNS_MAX`].
     pub fn new(left_columns: usize, right_columns: usize) -> Result<Self> {
-        Self::with_speed(left_columns, right_columns, &Speed::default())
+        Self::with_order(left_columns, right_columns, Order::default(), &Speed::default())
+    }
+
+    /// As [`Cross::new`], with products that are summed in this order.
+    ///
+    /// # Errors
+    /// As [`Cross::with_speed`].
+    pub fn with_order(
+        left_columns: usize,
+        right_columns: usize,
+        order: Order,
+        speed: &Speed,
+    ) -> Result<Self> {
+        check_columns(left_columns)?;
+        check_columns(right_columns)?;
+        let product = Ordered::new(Some(left_columns), right_columns, order, speed)?;
+        Ok(Self { left_columns, right_columns, product })
     }
 
     /// As [`Cross::new`], with settings for speed.
@@ -33,10 +50,7 @@ impl Cross {
     /// # Errors
     /// As [`Cross::new`], and `InvalidArgument` for a kernel that this processor does not support.
     pub fn with_speed(left_columns: usize, right_columns: usize, speed: &Speed) -> Result<Self> {
-        check_columns(left_columns)?;
-        check_columns(right_columns)?;
-        let product = Product::new(Some(left_columns), right_columns, speed)?;
-        Ok(Self { left_columns, right_columns, product })
+        Self::with_order(left_columns, right_columns, Order::default(), speed)
     }
 
     /// Returns the partial of each chunk, made by the threads of a pool.
@@ -59,7 +73,18 @@ impl Cross {
         }
         x.check_complete().context(|| "on the left")?;
         y.check_complete().context(|| "on the right")?;
-        self.product.sums(x.rows, Left::Columns(&x.parts), &y.parts, None, threads).map(Rectangle)
+        for side in [x, y] {
+            side.check_order(self.product.order())?;
+        }
+        let sums = match &self.product {
+            Ordered::F64(product) => {
+                product.sums(x.rows, Left::Columns(&x.parts), &y.parts, None, threads)
+            }
+            Ordered::F32x128(product) => {
+                product.sums(x.rows, Left::Columns(&x.parts), &y.parts, None, threads)
+            }
+        };
+        sums.map(Rectangle)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The choice of the kernel, and the settings for speed.
 
 use std::fmt;
+use std::ops::Mul;
 
+use bytemuck::Pod;
 use half::f16;
 
 use crate::error::{Error, Result};
@@ -11,15 +13,15 @@ use super::avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 use super::avx512::Avx512;
 use super::pack::{Packing, pack};
-use super::plain;
+use super::plain::{self, Chain};
 use super::tiles::Tile;
 
 /// A kernel, by its instruction set. All kernels give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Eight numbers at a time.
+    /// 64 bytes at a time: eight numbers of 64 bits.
     Avx512,
-    /// Four numbers at a time.
+    /// 32 bytes at a time: four numbers of 64 bits.
     Avx2,
     /// One number at a time, on every processor.
     Scalar,
@@ -69,7 +71,7 @@ pub(super) enum Processor {
 }
 
 /// The scalar kernel's tiles are as large as AVX2's.
-const SCALAR_LANES: usize = 4;
+const SCALAR_BYTES: usize = 32;
 
 impl Processor {
     /// Returns the kernel `wanted`, or by default the fastest.
@@ -94,47 +96,77 @@ impl Processor {
         }
     }
 
-    /// The numbers in a vector.
-    pub(super) fn lanes(self) -> usize {
+    fn vector_bytes(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => Avx512::LANES,
+            Self::Avx512(_) => Avx512::VECTOR_BYTES,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => Avx2::LANES,
-            Self::Scalar => SCALAR_LANES,
+            Self::Avx2(_) => Avx2::VECTOR_BYTES,
+            Self::Scalar => SCALAR_BYTES,
         }
     }
 
-    /// Adds the products of a tile to its sums.
-    #[inline]
-    pub(super) fn multiply(self, tile: &mut Tile<'_>) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(kernel) => kernel.multiply(tile),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(kernel) => kernel.multiply(tile),
-            Self::Scalar => plain::multiply(SCALAR_LANES, tile),
-        }
+    /// The numbers of a type in a vector.
+    pub(super) fn lanes<T>(self) -> usize {
+        self.vector_bytes() / size_of::<T>()
     }
 
-    /// Packs rows for [`Processor::multiply`].
-    pub(super) fn pack(self, packing: &Packing<'_>, out: &mut [f64]) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(kernel) => kernel.pack(packing, out),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(kernel) => kernel.pack(packing, out),
-            Self::Scalar => pack::<f16, SCALAR_LANES>(packing, out),
-        }
+    /// The columns of a group of the left: so many that the chains of a tile, of any type, fit into the
+    /// registers.
+    pub(super) fn group(self) -> usize {
+        self.lanes::<f64>()
     }
 }
+
+/// A number that is packed, and multiplied by the kernels.
+pub(super) trait Packed: Chain + Pod + Mul<Output = Self> + Send + Sync {
+    /// Adds the products of a tile to its sums.
+    fn multiply(processor: Processor, tile: &mut Tile<'_, Self>);
+
+    /// Packs rows for [`Packed::multiply`].
+    fn pack(processor: Processor, packing: &Packing<'_>, out: &mut [Self]);
+}
+
+macro_rules! packed {
+    ($($number:ty),*) => {$(
+        impl Packed for $number {
+            #[inline]
+            fn multiply(processor: Processor, tile: &mut Tile<'_, Self>) {
+                match processor {
+                    #[cfg(target_arch = "x86_64")]
+                    Processor::Avx512(kernel) => kernel.multiply(tile),
+                    #[cfg(target_arch = "x86_64")]
+                    Processor::Avx2(kernel) => kernel.multiply(tile),
+                    Processor::Scalar => {
+                        plain::multiply::<_, { SCALAR_BYTES / size_of::<Self>() }>(tile);
+                    }
+                }
+            }
+
+            fn pack(processor: Processor, packing: &Packing<'_>, out: &mut [Self]) {
+                match processor {
+                    #[cfg(target_arch = "x86_64")]
+                    Processor::Avx512(kernel) => kernel.pack(packing, out),
+                    #[cfg(target_arch = "x86_64")]
+                    Processor::Avx2(kernel) => kernel.pack(packing, out),
+                    Processor::Scalar => {
+                        pack::<_, f16, { SCALAR_BYTES / size_of::<Self>() }>(packing, out);
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+packed!(f64, f32);
 
 /// The settings for speed; they change no bit.
 #[derive(Clone, Debug)]
 pub struct Speed {
     /// The kernel (default: the fastest that the processor supports).
     pub kernel: Option<Kernel>,
-    /// The rows that are packed at a time; clamped to 1 to 4,096.
+    /// The rows that are packed at a time; clamped to 1 to 4,096. With sums of f32x128 they are those of a
+    /// chain.
     pub block_rows: usize,
     /// The columns whose packed rows stay in the second-level cache.
     pub block_columns: usize,

@@ -7,23 +7,28 @@ mod avx512;
 mod buffer;
 mod cross;
 mod kernel;
+mod order;
 mod pack;
 mod plain;
 mod product;
 mod tiles;
 mod triangle;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 
 use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
 
-use super::rows::Rows;
+use super::rows::{Rows, Values};
 use super::statistic::{self, Statistic, of_chunk, same_count};
+use order::Ordered;
 use pack::Part;
-use product::{Left, Product};
+use product::Left;
 
 pub use cross::Cross;
 pub use kernel::{Kernel, Speed};
+pub use order::Order;
 pub use pack::Reader;
 pub use triangle::{Rectangle, Sums, Triangle};
 
@@ -87,6 +92,13 @@ impl<'a> Chunk<'a> {
         self.parts.iter().map(Part::columns).sum()
     }
 
+    /// Rejects rows that cannot be summed in an order.
+    fn check_order(&self, order: Order) -> Result<()> {
+        let is_wide =
+            |part: &Part<'_>| matches!(part, Part::Rows(Rows { values: Values::F64(_), .. }));
+        order.check(self.parts.iter().any(is_wide), self.weights.is_some())
+    }
+
     /// Rejects NULL.
     fn check_complete(&self) -> Result<()> {
         let mut first_column = 0;
@@ -141,7 +153,7 @@ fn check_columns(columns: usize) -> Result<()> {
 pub struct Gram {
     columns: usize,
     weighted: bool,
-    product: Product,
+    product: Ordered,
 }
 
 impl Gram {
@@ -150,7 +162,16 @@ impl Gram {
     /// # Errors
     /// `InvalidArgument` for 0 columns, `LimitExceeded` for more than [`COLUMNS_MAX`].
     pub fn new(columns: usize) -> Result<Self> {
-        Self::with_speed(columns, &Speed::default())
+        Self::with_order(columns, Order::default(), &Speed::default())
+    }
+
+    /// Returns the statistic of `columns` columns, whose products are summed in this order.
+    ///
+    /// # Errors
+    /// As [`Gram::with_speed`].
+    pub fn with_order(columns: usize, order: Order, speed: &Speed) -> Result<Self> {
+        check_columns(columns)?;
+        Ok(Self { columns, weighted: false, product: Ordered::new(None, columns, order, speed)? })
     }
 
     /// As [`Gram::new`], with settings for speed.
@@ -158,8 +179,7 @@ impl Gram {
     /// # Errors
     /// As [`Gram::new`], and `InvalidArgument` for a kernel that this processor does not support.
     pub fn with_speed(columns: usize, speed: &Speed) -> Result<Self> {
-        check_columns(columns)?;
-        Ok(Self { columns, weighted: false, product: Product::new(None, columns, speed)? })
+        Self::with_order(columns, Order::default(), speed)
     }
 
     /// Returns the statistic with a weight for each row.
@@ -172,6 +192,12 @@ impl Gram {
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// Returns the order in which products are summed.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        self.product.order()
     }
 
     /// Returns the kernel in use.
@@ -197,9 +223,7 @@ impl Gram {
     fn sums(&self, chunk: &Chunk<'_>, threads: Option<&ThreadPool>) -> Result<Triangle> {
         same_count("columns", self.columns, chunk.columns())?;
         chunk.check_complete()?;
-        let left = match (chunk.weights, self.weighted) {
-            (Some(weights), true) => Left::Weighted(weights),
-            (None, false) => Left::SameAsRight,
+        match (chunk.weights, self.weighted) {
             (Some(_), false) => {
                 return Err(Error::invalid(
                     "expected a chunk without weights, found weights; make the statistic with \
@@ -211,8 +235,20 @@ impl Gram {
                     "expected a weight for each row, found none; add them with Chunk::weighted",
                 ));
             }
+            _ => {}
+        }
+        chunk.check_order(self.order())?;
+        let Chunk { rows, parts, weights, reader } = chunk;
+        let sums = match &self.product {
+            Ordered::F64(product) => {
+                let left = weights.map_or(Left::SameAsRight, Left::Weighted);
+                product.sums(*rows, left, parts, *reader, threads)
+            }
+            Ordered::F32x128(product) => {
+                product.sums(*rows, Left::SameAsRight, parts, *reader, threads)
+            }
         };
-        self.product.sums(chunk.rows, left, &chunk.parts, chunk.reader, threads).map(Triangle)
+        sums.map(Triangle)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Packs rows into the order in which a kernel reads them.
 //!
 //! ```text
-//! for each panel of WIDTH columns: for each row: WIDTH numbers, widened to 64 bits
+//! for each panel of WIDTH columns: for each row: WIDTH numbers, widened to those of the chains
 //! ```
 //!
 //! A few rows are read side by side, as many streams as a processor prefetches.
@@ -75,19 +75,20 @@ pub(super) struct Packing<'a> {
 ///
 /// `Half` is binary16 as the kernel widens it.
 #[inline(always)]
-pub(super) fn pack<Half: Element<LANES> + AnyBitPattern, const LANES: usize>(
-    packing: &Packing<'_>,
-    out: &mut [f64],
-) {
+pub(super) fn pack<T: From<f32>, Half, const LANES: usize>(packing: &Packing<'_>, out: &mut [T])
+where
+    Half: Element<T, LANES> + AnyBitPattern,
+    f64: Element<T, LANES>,
+{
     let mut first_column = 0;
     for part in packing.parts {
         match part {
-            Part::Ones => pack_part::<One, LANES>(packing, &Source::ones(first_column), out),
+            Part::Ones => pack_part::<_, One, LANES>(packing, &Source::ones(first_column), out),
             Part::Rows(rows) => {
                 let Rows { columns, stride, .. } = *rows;
                 macro_rules! of {
                     ($values:expr) => {
-                        pack_part::<_, LANES>(
+                        pack_part::<_, _, LANES>(
                             packing,
                             &Source { values: $values, first_column, columns, stride },
                             out,
@@ -121,10 +122,10 @@ impl Source<'static, One> {
 }
 
 #[inline(always)]
-fn pack_part<T: Element<LANES>, const LANES: usize>(
+fn pack_part<T, E: Element<T, LANES>, const LANES: usize>(
     packing: &Packing<'_>,
-    source: &Source<'_, T>,
-    out: &mut [f64],
+    source: &Source<'_, E>,
+    out: &mut [T],
 ) {
     let Packing { rows, panels, panel_values, .. } = packing;
     let width = PANEL_VECTORS * LANES;
@@ -141,7 +142,7 @@ fn pack_part<T: Element<LANES>, const LANES: usize>(
                 let from = (rows.start + row) * source.stride + start - source.first_column;
                 let from = &source.values[from..from + (end - start)];
                 let to = &mut out[before + row * width..][..end - start];
-                widen::<T, LANES>(from, to);
+                widen(from, to);
             }
         }
     }
@@ -149,13 +150,13 @@ fn pack_part<T: Element<LANES>, const LANES: usize>(
 
 /// Widens at most a panel's width of numbers, a vector at a time.
 #[inline(always)]
-fn widen<T: Element<LANES>, const LANES: usize>(from: &[T], to: &mut [f64]) {
+fn widen<T, E: Element<T, LANES>, const LANES: usize>(from: &[E], to: &mut [T]) {
     let (vectors, rest) = from.as_chunks::<LANES>();
     let (to_vectors, to_rest) = to.as_chunks_mut::<LANES>();
     // A fixed loop: a loop over the slice would be compiled to a call.
     for v in 0..PANEL_VECTORS {
         if let (Some(from), Some(to)) = (vectors.get(v), to_vectors.get_mut(v)) {
-            *to = T::widen_vector(from);
+            *to = E::widen_vector(from);
         }
     }
     for (from, to) in rest.iter().zip(to_rest) {
@@ -163,13 +164,13 @@ fn widen<T: Element<LANES>, const LANES: usize>(from: &[T], to: &mut [f64]) {
     }
 }
 
-/// A number that widens to 64 bits exactly.
-pub(super) trait Element<const LANES: usize>: Copy {
-    fn widen(self) -> f64;
+/// A number that widens exactly to those of the chains.
+pub(super) trait Element<T, const LANES: usize>: Copy {
+    fn widen(self) -> T;
 
     /// [`Element::widen`] for the numbers of a vector.
     #[inline(always)]
-    fn widen_vector(vector: &[Self; LANES]) -> [f64; LANES] {
+    fn widen_vector(vector: &[Self; LANES]) -> [T; LANES] {
         vector.map(Self::widen)
     }
 }
@@ -178,37 +179,45 @@ pub(super) trait Element<const LANES: usize>: Copy {
 #[derive(Clone, Copy)]
 struct One;
 
-impl<const LANES: usize> Element<LANES> for One {
+impl<T: From<f32>, const LANES: usize> Element<T, LANES> for One {
     #[inline(always)]
-    fn widen(self) -> f64 {
-        1.0
+    fn widen(self) -> T {
+        1.0.into()
     }
 }
 
-impl<const LANES: usize> Element<LANES> for f64 {
+impl<const LANES: usize> Element<f64, LANES> for f64 {
     #[inline(always)]
     fn widen(self) -> f64 {
         self
     }
 }
 
-impl<const LANES: usize> Element<LANES> for f32 {
+/// Never called, since it may round: [`super::Order::check`] has rejected such rows.
+impl<const LANES: usize> Element<f32, LANES> for f64 {
     #[inline(always)]
-    fn widen(self) -> f64 {
-        f64::from(self)
+    fn widen(self) -> f32 {
+        self as f32
     }
 }
 
-impl<const LANES: usize> Element<LANES> for f16 {
+impl<T: From<f32>, const LANES: usize> Element<T, LANES> for f32 {
     #[inline(always)]
-    fn widen(self) -> f64 {
-        self.to_f64()
+    fn widen(self) -> T {
+        self.into()
     }
 }
 
-impl<const LANES: usize> Element<LANES> for bf16 {
+impl<T: From<f32>, const LANES: usize> Element<T, LANES> for f16 {
     #[inline(always)]
-    fn widen(self) -> f64 {
-        f64::from(f32::from_bits(u32::from(self.to_bits()) << 16))
+    fn widen(self) -> T {
+        self.to_f32().into()
+    }
+}
+
+impl<T: From<f32>, const LANES: usize> Element<T, LANES> for bf16 {
+    #[inline(always)]
+    fn widen(self) -> T {
+        f32::from_bits(u32::from(self.to_bits()) << 16).into()
     }
 }

@@ -19,10 +19,9 @@ use crate::error::{Context, Result};
 use crate::fold::statistic::canonical;
 
 use super::buffer::Buffer;
-use super::kernel::{Processor, Speed};
+use super::kernel::{Packed, Processor, Speed};
 use super::pack::{Packing, Part, Reader};
-use super::tiles::Tile;
-use super::tiles::{Job, PANEL_VECTORS, Shape};
+use super::tiles::{Job, Shape, Tile};
 
 /// The panels that one thread packs at a time.
 const PACKED_TOGETHER: usize = 8;
@@ -36,38 +35,38 @@ const BLOCK_ROWS_MAX: usize = 4096;
 
 /// The left side of a product.
 #[derive(Clone, Copy)]
-pub(super) enum Left<'a> {
+pub(super) enum Left<'a, T> {
     /// The same as on the right.
     SameAsRight,
     /// The same as on the right, each row multiplied by its weight.
-    Weighted(&'a [f64]),
+    Weighted(&'a [T]),
     /// Other columns of the same rows.
     Columns(&'a [Part<'a>]),
 }
 
-/// A product of one shape, for any rows.
-pub(super) struct Product {
+/// A product of one shape, for any rows, whose chains are of numbers `T`.
+pub(super) struct Product<T> {
     processor: Processor,
     shape: Shape,
     jobs: Vec<Job>,
     block_rows: usize,
-    idle: Mutex<Vec<Workspace>>,
+    idle: Mutex<Vec<Workspace<T>>>,
 }
 
 /// A block of rows, packed.
-struct Block<'a> {
+struct Block<'a, T> {
     rows: usize,
     /// Whether it is the first block, which starts from sums of +0.
     fresh: bool,
-    left: &'a [f64],
-    right: &'a [f64],
+    left: &'a [T],
+    right: &'a [T],
     /// The next block before it is packed, and the bytes of it that are prefetched with each tile:
     /// packing mostly waits for memory.
     next: Vec<&'a [u8]>,
     share: usize,
 }
 
-impl<'a> Block<'a> {
+impl<'a, T> Block<'a, T> {
     /// Returns the part of the next block to prefetch with this tile.
     fn share_of_next(&self, tile: usize) -> &'a [u8] {
         let mut start = self.share * tile;
@@ -82,14 +81,14 @@ impl<'a> Block<'a> {
 }
 
 /// Memory for one chunk.
-struct Workspace {
+struct Workspace<T> {
     /// Empty if the left side is the same as the right.
-    left: Buffer,
-    right: Buffer,
-    tiles: Buffer,
+    left: Buffer<T>,
+    right: Buffer<T>,
+    tiles: Buffer<f64>,
 }
 
-impl Product {
+impl<T: Packed> Product<T> {
     /// Returns the product of `right_columns` columns with themselves (without sums below the
     /// diagonal), or with `left_columns` others.
     pub(super) fn new(
@@ -98,16 +97,17 @@ impl Product {
         speed: &Speed,
     ) -> Result<Self> {
         let processor = Processor::choose(speed.kernel)?;
-        let lanes = processor.lanes();
+        let (lanes, group) = (processor.lanes::<T>(), processor.group());
         let (triangle, left_columns) =
             (left_columns.is_none(), left_columns.unwrap_or(right_columns));
-        let shape = Shape { lanes, left_columns, right_columns, triangle };
-        let jobs = shape.jobs(speed.block_columns.div_ceil(lanes).max(1));
+        let shape = Shape { lanes, group, left_columns, right_columns, triangle };
+        let jobs = shape.jobs(speed.block_columns.div_ceil(group).max(1));
         Ok(Self {
             processor,
             shape,
             jobs,
-            block_rows: speed.block_rows.clamp(1, BLOCK_ROWS_MAX),
+            // A chain does not go on in the next block.
+            block_rows: T::ROWS.unwrap_or(speed.block_rows.clamp(1, BLOCK_ROWS_MAX)),
             idle: Mutex::default(),
         })
     }
@@ -120,7 +120,7 @@ impl Product {
     pub(super) fn sums(
         &self,
         rows: usize,
-        left: Left<'_>,
+        left: Left<'_, T>,
         right: &[Part<'_>],
         reader: Option<Reader<'_>>,
         threads: Option<&ThreadPool>,
@@ -133,7 +133,7 @@ impl Product {
     fn sums_by_blocks(
         &self,
         rows: usize,
-        left: Left<'_>,
+        left: Left<'_, T>,
         right: &[Part<'_>],
         reader: Option<Reader<'_>>,
         threads: Option<&ThreadPool>,
@@ -169,7 +169,7 @@ impl Product {
         sums
     }
 
-    fn take_workspace(&self, left: &Left<'_>) -> Result<Workspace> {
+    fn take_workspace(&self, left: &Left<'_, T>) -> Result<Workspace<T>> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut space = match idle {
             Some(space) => space,
@@ -197,9 +197,9 @@ impl Product {
     fn pack(
         &self,
         rows: &Range<usize>,
-        left: Left<'_>,
+        left: Left<'_, T>,
         right: &[Part<'_>],
-        space: &mut Workspace,
+        space: &mut Workspace<T>,
         threads: Option<&ThreadPool>,
     ) {
         self.pack_side(rows, right, &mut space.right, threads);
@@ -220,7 +220,7 @@ impl Product {
         &self,
         rows: &Range<usize>,
         parts: &[Part<'_>],
-        out: &mut Buffer,
+        out: &mut Buffer<T>,
         threads: Option<&ThreadPool>,
     ) {
         let panel_values = self.panel_values();
@@ -229,11 +229,11 @@ impl Product {
             let first = piece * PACKED_TOGETHER;
             let panels = first..first + out.len() / panel_values;
             let packing = Packing { parts, rows: rows.clone(), panels, panel_values };
-            self.processor.pack(&packing, out);
+            T::pack(self.processor, &packing, out);
         });
     }
 
-    fn multiply(&self, block: &Block<'_>, tiles: &mut [f64], threads: Option<&ThreadPool>) {
+    fn multiply(&self, block: &Block<'_, T>, tiles: &mut [f64], threads: Option<&ThreadPool>) {
         let mut rest = tiles;
         let jobs = self.jobs.iter().map(|job| {
             let length = job.tiles.len() * self.shape.tile_values();
@@ -245,25 +245,28 @@ impl Product {
     }
 
     /// Multiplies all tiles of a job.
-    fn multiply_job(&self, block: &Block<'_>, job: &Job, mut tiles: &mut [f64]) {
-        let used = block.rows * self.shape.width();
+    fn multiply_job(&self, block: &Block<'_, T>, job: &Job, mut tiles: &mut [f64]) {
+        let (used, panel_groups) = (block.rows * self.shape.width(), self.shape.panel_groups());
         let right = &block.right[job.panel * self.panel_values()..][..used];
         for (group, tile) in job.groups.clone().zip(job.tiles.clone()) {
             let (sums, later) = tiles.split_at_mut(self.shape.tile_values());
+            if block.fresh {
+                sums.fill(0.0);
+            }
             let prefetch = if block.next.is_empty() {
                 bytemuck::cast_slice(&later[..later.len().min(self.shape.tile_values())])
             } else {
                 block.share_of_next(tile)
             };
-            self.processor.multiply(&mut Tile {
+            let mut tile = Tile {
                 sums,
-                fresh: block.fresh,
-                left: &block.left[group / PANEL_VECTORS * self.panel_values()..][..used],
-                first_lane: group % PANEL_VECTORS * self.shape.lanes,
+                left: &block.left[group / panel_groups * self.panel_values()..][..used],
+                group: group % panel_groups,
                 right,
                 vectors: self.shape.vectors(group, job.panel),
                 prefetch,
-            });
+            };
+            T::multiply(self.processor, &mut tile);
             tiles = later;
         }
     }
@@ -279,7 +282,7 @@ impl Product {
         let mut sums = reserve(count)?;
         let starts = self.tile_starts();
         for i in 0..left_columns {
-            let (group, row) = (i / self.shape.lanes, i % self.shape.lanes);
+            let (group, row) = (i / self.shape.group, i % self.shape.group);
             let first = if triangle { i } else { 0 };
             let width = self.shape.width();
             for panel in first / width..self.shape.right_panels() {
@@ -309,11 +312,11 @@ impl Product {
 }
 
 /// `out[n][j] = weights[n] * panel[n][j]`, each product rounded once.
-fn weigh(panel: &[f64], weights: &[f64], width: usize, out: &mut [f64]) {
+fn weigh<T: Packed>(panel: &[T], weights: &[T], width: usize, out: &mut [T]) {
     let rows = panel.chunks_exact(width).zip(out.chunks_exact_mut(width));
     for ((values, out), weight) in rows.zip(weights) {
         for (out, value) in out.iter_mut().zip(values) {
-            *out = weight * value;
+            *out = *weight * *value;
         }
     }
 }
