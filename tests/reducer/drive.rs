@@ -97,7 +97,7 @@ fn assert_right(coordinator: Coordinator<Gram>) {
     assert_eq!(bits(&whole), bits(&plainly(&job(CHUNKS, 1), &rows(CHUNKS))));
 }
 
-fn environment<'a>(now: &'a dyn Fn() -> u64) -> Environment<'a> {
+fn environment(now: &dyn Fn() -> u64) -> Environment<'_> {
     Environment { now, cpu: &|| 7, interrupted: &|| false }
 }
 
@@ -116,10 +116,12 @@ fn failed(error: &Error) -> Vec<u8> {
     Report::Failed(Failure::from(error)).encode()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what a poll returns")]
 fn message(rank: u32, message: Vec<u8>) -> Result<Option<Event>> {
     Ok(Some(Event::Message(rank, message)))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what a poll returns")]
 fn lost(rank: u32) -> Result<Option<Event>> {
     Ok(Some(Event::Lost(rank)))
 }
