@@ -117,7 +117,14 @@ impl Lease {
     pub fn of(path: &Path) -> Result<Option<Self>> {
         let link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let opened = if link { Err(io::Error::other("it is a link")) } else { open_to_lock(path) };
-        let file = opened.map_err(|e| Error::io(path, "opening", e).followed_by("; remove it"))?;
+        let file = opened.map_err(|e| {
+            let remedy = if UNWRITABLE.contains(&e.kind()) {
+                "; let this process write to the folder"
+            } else {
+                "; remove it"
+            };
+            Error::io(path, "opening", e).followed_by(remedy)
+        })?;
         let is_mine = try_lock(&file).map_err(|e| Error::io(path, "locking", e))?
             // The process that had it may have removed the file before it was locked here.
             && is_at(&file, path).map_err(|e| Error::io(path, "examining", e))?;
@@ -132,13 +139,16 @@ impl Drop for Lease {
     }
 }
 
+/// The errors of opening a file that this process may not write.
+const UNWRITABLE: [io::ErrorKind; 2] =
+    [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+
 /// Opens a file only to lock it; another user's read-only file is enough.
 fn open_to_lock(path: &Path) -> io::Result<File> {
-    let unwritable = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
     let mut options = OpenOptions::new();
     match files::open_as(path, options.write(true).create(true).truncate(false)) {
         // If reading fails too, the first error says more.
-        Err(e) if unwritable.contains(&e.kind()) => files::try_open(path).map_err(|_| e),
+        Err(e) if UNWRITABLE.contains(&e.kind()) => files::try_open(path).map_err(|_| e),
         opened => opened,
     }
 }

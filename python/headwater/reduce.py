@@ -180,7 +180,7 @@ def gram(
         ones: Whether a column of ones follows `x`.
         reject_nonfinite: Whether a NaN or an infinity is an error that names its row and column.
             By default they go into the sums.
-        sums: "f64", or "f32x128": in about half the time with an error of some 1e-8 to 2e-7, for
+        sums: "f64", or "f32x128": in about half the time with an error of some 1e-8 to 2e-6, for
             rows of float32, float16 or bfloat16 without weights, as `GramJob` describes it. Another
             choice gives other bits.
         chunk_rows: The number of rows in a chunk. Another number gives other bits.
@@ -497,7 +497,7 @@ def _reduced(
     reduction = Reduction(job)
     given = {name: of for name, of in others.items() if of is not None}
     files = [of for of in [x, *given.values()] if isinstance(of, Matrix)]
-    if isinstance(x, Matrix) and len(files) == 1 + len(given):
+    if isinstance(x, Matrix) and len(files) == 1 + len(given) and not vars(job).get("ones"):
         reduction.receive(fold_files(job._fields(), files, threads))
     else:
         worker = Worker(job, threads=threads)

@@ -1,7 +1,7 @@
 //! How far a sum is from the true one.
 
 use headwater::fold::gram::{Chunk, Order, Speed};
-use headwater::fold::{Gram, Statistic};
+use headwater::fold::{Gram, Rows, Statistic};
 use proptest::prelude::*;
 
 use crate::exact::Exact;
@@ -65,4 +65,20 @@ fn sums_of_short_chains_are_near_those_of_64_bits() {
         }
         assert!(0.0 < greatest && greatest <= most, "{dtype:?}: {greatest:e}");
     }
+}
+
+/// The greatest errors: of a column of one number, whose roundings all go one way.
+#[test]
+fn sums_of_short_chains_of_one_number_are_within_their_bound() {
+    let mut greatest: f64 = 0.0;
+    for number in (0_u8..100).map(|n| 1.0 + f32::from(n) / 99.0) {
+        let rows = vec![number; 4096];
+        let chunk = Chunk::of(Rows::new(&rows[..], 4096, 1, 1).unwrap());
+        let [exact, short] = Order::ALL.map(|order| {
+            let gram = Gram::with_order(1, order, &Speed::default()).unwrap();
+            gram.leaf(&chunk).unwrap().values()[0]
+        });
+        greatest = greatest.max((exact - short).abs() / exact);
+    }
+    assert!(1e-6 < greatest && greatest <= 128.0 / f64::from(1 << 24), "{greatest:e}");
 }

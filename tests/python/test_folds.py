@@ -215,13 +215,16 @@ def test_the_columns_of_x_ones_and_y_are_side_by_side():
     assert (alone.value == weighted.value[:3, :3]).all()
 
 
-def test_p1_products_side_by_side_have_the_bits_of_those_apart():
+def test_p1_products_side_by_side_have_the_bits_of_those_apart(tmp_path):
     x, y = numbers("float32"), second()
     together = reduce.gram(x, y=y, ones=True, chunk_rows=CHUNK_ROWS).value
     gram = reduce.gram(x, chunk_rows=CHUNK_ROWS).value
     cross = reduce.cross(x, y, chunk_rows=CHUNK_ROWS).value
     assert together[:3, :3].tobytes() == gram.tobytes()
     assert together[:3, 4:].tobytes() == cross.tobytes()
+    np.save(tmp_path / "x.npy", x)
+    of_files = reduce.gram(tmp_path / "x.npy", ones=True, chunk_rows=CHUNK_ROWS)
+    assert of_files.digest == reduce.gram(x, ones=True, chunk_rows=CHUNK_ROWS).digest
     heavy = np.ones(ROWS)
     assert reduce.gram(x, weights=heavy, chunk_rows=CHUNK_ROWS).value.tobytes() == gram.tobytes()
 

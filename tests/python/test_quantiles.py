@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from decimal import Decimal
 from fractions import Fraction
@@ -239,11 +241,11 @@ def test_checkpoints_of_a_later_pass_are_not_overwritten(tmp_path, long_rows):
     assert "pass-2" in reduced(*kept, status=1)
 
 
-def spooled(arguments, spool):
+def spooled(arguments, spool, blocks=49):
     """Writes the job of quantiles to a spool, and returns the command of a process that works."""
     command = [BIN / "headwater-reduce", *arguments[:-2], "--block-chunks", 64, "--spool", spool]
     told = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
-    assert "49 blocks in each of 4 passes" in told.stdout
+    assert f"{blocks} blocks in each of 4 passes" in told.stdout
     return [str(BIN / "headwater-reduce"), "work", "--threads", "1", "--spool", str(spool)]
 
 
@@ -290,11 +292,44 @@ def test_a_spool_of_quantiles_says_what_is_missing_and_repairs_a_pass(tmp_path, 
     assert "expected the folder of the first pass, found that of pass 2" in told
     told = reduced(*fold[:-1], spool / "pass-2" / "block-000000000099.portion", status=1)
     assert "is a file of the spool" in told
+    sealed = spool / "pass-2" / "job.json"
+    whole = sealed.read_bytes()
+    sealed.write_bytes(whole[:-1])
+    told = reduced(*work, status=3)
+    assert f"or remove {spool}/pass-2, the folder of this pass, and run the same command" in told
+    sealed.write_bytes(whole)
     block = next(spool.glob("*.portion"))
     block.write_bytes(block.read_bytes()[:-1])
     assert "run work again for block" in reduced(*fold, status=3)
     assert reduced(*work)["resumed_blocks"] == 195
     assert reduced(*fold)["digest"] == reduce.quantiles(rows, at=[0.1, 0.5]).digest
+
+
+def test_p6_rows_that_change_between_the_passes_of_a_spool_are_refused(tmp_path):
+    shared = Path("/dev/shm")
+    if not shared.is_dir():
+        pytest.skip("no /dev/shm, where a store through a map changes no time of a file")
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        path, spool = Path(folder) / "x.npy", tmp_path / "S"
+        np.save(path, np.random.default_rng(1).random((60_000, 3)))
+        rows = ["--input", path, "--chunk-rows", 512]
+        work = spooled(["quantiles", *rows, "--at", 0.5, "--out", "Q"], spool, blocks=2)[1:]
+        reduced(*work)
+        shutil.rmtree(spool / "pass-2/pass-3/pass-4")
+        # A row that is in no sample of the file, and far from the medians.
+        before, changed = reduce.Matrix(path).data, np.load(path, mmap_mode="r+")
+        for row in range(100, 60_000, 1000):
+            kept = changed[row].copy()
+            changed[row] = kept + 1
+            if reduce.Matrix(path).data == before:
+                break
+            changed[row] = kept
+        else:
+            raise AssertionError("each row is in a sample")
+        changed.flush()
+        reduced(*work)
+        told = reduced("fold", "--spool", spool, "--out", tmp_path / "f.json", status=1)
+    assert "expected the rows of pass 4 to be those of the pass before, found others" in told
 
 
 @pytest.mark.slow

@@ -137,6 +137,27 @@ fn settings_of(plan: &Plan) -> serde_json::Value {
     plan.iter().map(|(name, setting)| (name.to_owned(), value(setting))).collect()
 }
 
+/// Checks that a pass has the rows of the pass before, if there was one, by the digests of both.
+pub(super) fn check_same_rows(
+    pass: u32,
+    (earlier, found): (Option<crate::Digest>, Option<crate::Digest>),
+    other: &str,
+) -> Result<()> {
+    if earlier.is_none() || earlier == found {
+        return Ok(());
+    }
+    Err(Error::data(format!(
+        "expected the rows of pass {pass} to be those of the pass before, found others: the files have \
+         changed between the passes; fold again from the first pass, with another {other}"
+    )))
+}
+
+/// Whether a disk or a quota is full.
+pub(super) fn is_full(error: &Error) -> bool {
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    error.os_error().is_some_and(|e| full.contains(&e.kind()))
+}
+
 /// Writes the summary beside the result, and prints it.
 pub(super) fn report(
     summary: &RunSummary,
@@ -356,13 +377,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         drop(bars);
         let rows_digest = reduction.rows_digest();
         let earlier = std::mem::replace(&mut so_far.rows_digest, rows_digest);
-        if earlier.is_some() && earlier != rows_digest {
-            return Err(Error::data(format!(
-                "expected the rows of pass {pass} to be those of the pass before, found others: the files \
-                 have changed between the passes; fold again from the first pass, with another \
-                 --checkpoint-dir or none",
-            )));
-        }
+        check_same_rows(pass, (earlier, rows_digest), "--checkpoint-dir or none")?;
         Ok(Folded { whole: reduction.finish()?, job, source, thread_count, cursors })
     }
 
@@ -478,8 +493,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
 
     /// Adds to an error of a full disk or memory how to continue.
     fn with_remedy(&self, error: Error) -> Error {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        let is_full = error.os_error().is_some_and(|e| full.contains(&e.kind()));
+        let is_full = is_full(&error);
         let room = if is_full { "; free some space there" } else { "" };
         match &self.args.checkpoint_dir {
             _ if !is_full && error.kind() != ErrorKind::LimitExceeded => error,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::args::StatisticCommand;
 use super::place::{check_out, json_of};
-use super::run::{RunArgs, RunSummary, report, result_file};
+use super::run::{RunArgs, RunSummary, check_same_rows, is_full, report, result_file};
 use super::statistics::{Invocation, Statistics, with_invocation};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
@@ -167,15 +167,33 @@ impl WorkArgs {
         let mut summary = WorkSummary { rank: self.rank, of: self.of, ..WorkSummary::default() };
         let mut of_pass = Some(self.spool.clone());
         while let Some(folder) = of_pass {
-            let (spool, statistics) = open(&folder)?;
+            let (spool, statistics) =
+                open(&folder).map_err(|error| self.of_pass(&folder, error))?;
             let spool = spool.same_data(self.same_data);
-            of_pass = with_invocation!(&statistics, invocation => {
+            let worked = with_invocation!(&statistics, invocation => {
                 self.work(&invocation.statistic, &spool, &mut summary, interrupted)
+            });
+            of_pass = worked.map_err(|error| match is_full(&error) {
+                true => {
+                    error.followed_by("; free some space there, and run the same command again")
+                }
+                false => error,
             })?;
         }
         summary.seconds = started.elapsed().as_secs_f64();
         summary.cpu_seconds = cpu_time().as_secs_f64();
         Output::new().json(&summary)
+    }
+
+    /// Adds to an error about the spool of a later pass what to do.
+    fn of_pass(&self, folder: &Path, error: Error) -> Error {
+        if folder == self.spool {
+            return error;
+        }
+        error.followed_by(&format!(
+            "; or remove {}, the folder of this pass, and run the same command again",
+            folder.display()
+        ))
     }
 
     /// Folds the blocks of one pass, and begins the next; returns its folder, or none after the last.
@@ -217,7 +235,7 @@ impl WorkArgs {
         }
         let folder = spool.folder_of_pass(pass + 1);
         spool.begin_pass(&folder, &hooks, || {
-            let (reduction, _) = spool.fold((&job, &source), &bars)?;
+            let (reduction, _) = spool.fold((&job, &source), &Bars::new(interrupted))?;
             let known = statistic.next(&source, &reduction.finish()?)?.unwrap_or_default();
             let next = statistic.beginning_with(&known);
             let (next_job, _) = next.open(pool(Some(1))?)?;
@@ -256,7 +274,7 @@ impl FoldArgs {
                 statistic.pass()
             )));
         }
-        let mut resumed_nodes = 0;
+        let (mut resumed_nodes, mut earlier) = (0, None);
         loop {
             check_out_of_spool(&self.out, spool.folder())?;
             spool = spool.same_data(self.same_data);
@@ -266,6 +284,8 @@ impl FoldArgs {
             resumed_nodes += nodes;
             let pass = statistic.pass();
             let rows_digest = reduction.rows_digest();
+            check_same_rows(pass, (earlier, rows_digest), "--spool")?;
+            earlier = rows_digest;
             let whole = reduction.finish()?;
             bars.advance(0)?;
             drop(bars);
