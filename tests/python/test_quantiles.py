@@ -343,17 +343,17 @@ def test_p1_quantiles_have_one_digest_for_any_number_of_ranks(tmp_path, long_row
     assert told["audited_blocks"] > 0
 
 
-def ranks_of(process: subprocess.Popen, rank: int) -> list[int]:
-    """The processes of one rank of an mpirun."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+def ranks_of(folder: Path, rank: int) -> list[int]:
+    """The processes of one rank of the mpirun whose files are in `folder`."""
+    own, found = str(folder).encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            arguments = (folder / "cmdline").read_bytes()
+            variables = (process / "environ").read_bytes().split(b"\0")
+            arguments = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables and b"quantiles" in arguments:
-            found.append(int(folder.name))
+        if f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables and own in arguments:
+            found.append(int(process.name))
     return found
 
 
@@ -371,7 +371,7 @@ def test_p2_quantiles_survive_a_rank_that_is_killed_in_any_pass(tmp_path, long_r
     pattern = f"pass-{pass_number}/*.portion"
     while not list((tmp_path / "ck").glob(pattern)) and time.monotonic() < until:
         time.sleep(0.002)
-    for killed in ranks_of(process, 2):
+    for killed in ranks_of(tmp_path, 2):
         os.kill(killed, 9)
     output, _ = process.communicate(timeout=120)
     told = json.loads(output.splitlines()[-1])
@@ -393,7 +393,7 @@ def test_p2_p4_killed_quantiles_go_on_with_other_ranks(tmp_path, long_rows):
     until = time.monotonic() + 60
     while not list((tmp_path / "ck").glob("pass-2/*.portion")) and time.monotonic() < until:
         time.sleep(0.002)
-    for killed in ranks_of(process, 0):
+    for killed in ranks_of(tmp_path, 0):
         os.kill(killed, 9)
     process.wait(timeout=60)
     told = reduced(*kept, "--resume", ranks=2)
