@@ -132,10 +132,11 @@ impl Spool {
             }
             looks += 1;
             if looks % PATIENCE == 0 {
-                (hooks.notice)(&Error::invalid(
-                    "waiting for a process that sums up the blocks for the next pass; kill a process that \
-                     makes no progress",
-                ));
+                (hooks.notice)(&Error::invalid(format!(
+                    "waiting for another process, which adds up the blocks of this pass before the next begins \
+                     and has locked {}; kill it if it makes no progress",
+                    self.next_pass_lease_path().display()
+                )));
             }
             sleep(PAUSE);
         }

@@ -24,6 +24,7 @@ from headwater.reduce import (
     fold,
     merge,
 )
+from plain_tree import plain_sum
 from test_folds import CHUNK_ROWS, JOBS, damage_is_refused, job, numbers, one_call, others, second
 
 LENGTHS = (200, 0, 64, 1, 130, 0, 333)
@@ -50,14 +51,6 @@ def portions_of(of, statistic, rows, y, ends):
     return [
         fold(of, part, rows[a:b], **others(statistic, y, a, b)) for part, (a, b) in enumerate(ends)
     ]
-
-
-def tree(leaves):
-    """Adds leaves as fold/FORMAT.md says: split at the greatest power of two below their number."""
-    if len(leaves) == 1:
-        return leaves[0]
-    half = 1 << (len(leaves) - 1).bit_length() - 1
-    return tree(leaves[:half]) + tree(leaves[half:])
 
 
 @pytest.mark.parametrize("statistic", JOBS)
@@ -91,7 +84,7 @@ def test_p1_parts_give_the_result_of_all_rows(statistic):
     else:
         each = [one_call(statistic, rows[a:b], y[a:b]).value if a < b else 0 for a, b in ends]
         with np.errstate(invalid="ignore"):
-            expected = tree(each)
+            expected = plain_sum(each)
         # There is one NaN.
         expected[np.isnan(expected)] = np.nan
         assert result.tobytes() == expected.tobytes()
@@ -249,7 +242,7 @@ def test_p1_p4_sums_are_those_of_the_tree_in_any_order(count, shuffle):
     assert merge(of, merge(of, *shuffled[cut:]), merge(of, *shuffled[:cut])) == whole
     found = folded(of, [whole]).sums()
     for name in SHAPES:
-        expected = tree([leaf[name] for leaf in leaves])
+        expected = plain_sum([leaf[name] for leaf in leaves])
         assert found[name].dtype == WIDTHS[name]
         assert found[name].shape == SHAPES[name]
         assert found[name].tobytes() == np.asarray(expected).tobytes(), name
@@ -275,7 +268,7 @@ def test_a_gpus_own_grams_are_added_as_the_tree_does():
     portions = [fold(of, number, {"gram": gram}) for number, gram in enumerate(grams)]
     random.Random(3).shuffle(portions)
     reduction = folded(of, portions)
-    assert reduction.sums()["gram"].tobytes() == tree(grams).tobytes()
+    assert reduction.sums()["gram"].tobytes() == plain_sum(grams).tobytes()
     assert pickle.loads(cloudpickle.dumps(reduction)).digest == reduction.digest
     assert pickle.loads(pickle.dumps(of)) == of
 

@@ -17,6 +17,7 @@ import pytest
 import headwater
 from headwater import reduce
 from headwater.reduce import CrossJob, GramJob, Reduction, fold, merge
+from plain_tree import plain_sum
 
 COMMAND = Path(sys.executable).parent / "headwater-reduce"
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -61,15 +62,7 @@ def twin(x, y, chunk_rows):
                 run = (np.multiply.outer(x[n], y[n]) + run.astype(np.float64)).astype(np.float32)
             total = total + run.astype(np.float64)
         nodes.append(total)
-    return whole(nodes)
-
-
-def whole(nodes):
-    """The tree over the chunks, split at the greatest power of two below their number."""
-    if len(nodes) == 1:
-        return nodes[0]
-    left = 1 << (len(nodes) - 1).bit_length() - 1
-    return whole(nodes[:left]) + whole(nodes[left:])
+    return plain_sum(nodes)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

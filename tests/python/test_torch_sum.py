@@ -17,6 +17,7 @@ import pytest
 
 import headwater
 from child_processes import free_port, run_each
+from plain_tree import plain_sum
 from shop import SCHEMA
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -55,14 +56,6 @@ np.savez(out, **found)
 if int(world) > 1:
     torch.distributed.destroy_process_group()
 """
-
-
-def plain_sum(leaves):
-    """Splits the leaves at the greatest power of two below their number, again and again."""
-    if len(leaves) == 1:
-        return leaves[0]
-    half = 1 << (len(leaves) - 1).bit_length() - 1
-    return plain_sum(leaves[:half]) + plain_sum(leaves[half:])
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import pytest
 import headwater
 from child_processes import saved_by
 from headwater._tree import Fold, Leaves, Node, nodes_within, share
+from plain_tree import plain_sum
 
 # JAX warns if a process that has loaded it forks, so only child processes load it.
 with_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
@@ -89,14 +90,6 @@ def added_by(processes, devices_each, devices, folder, leaves, counts=COUNTS):
     np.savez(file, **leaves)
     given = file, devices, ",".join(map(str, counts))
     return saved_by(ADDING, processes, devices_each, out, *given, seconds=200)
-
-
-def plain_sum(leaves):
-    """Splits the leaves at the greatest power of two below their number, again and again."""
-    if len(leaves) == 1:
-        return leaves[0]
-    half = 1 << (len(leaves) - 1).bit_length() - 1
-    return plain_sum(leaves[:half]) + plain_sum(leaves[half:])
 
 
 def some_leaves():

@@ -4,84 +4,26 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater::fold::Gram;
-use headwater::fold::gram::Triangle;
 use headwater::plan::Assignment;
 use headwater::reducer::wire::{
     Coordinator, Environment, Event, Failure, JobEnd, NoPeers, Order, PassEnd, Report, Wire,
     coordinate, shut_down, work,
 };
-use headwater::reducer::{Blocks, FileVersion, Job, Policy, Source, Sourced, WorkerCursor};
-use headwater::{Digest, Error, ErrorKind, Result};
+use headwater::reducer::{Blocks, Job, Policy, WorkerCursor};
+use headwater::{Error, ErrorKind, Result};
 
-use crate::{COLUMNS, bits, job, leaf, plainly, reduction, rows};
+use crate::in_memory::InMemory;
+use crate::{bits, job, plainly, reduction, rows};
 
 const CHUNKS: u64 = 16;
 /// More looks at a wire than any test takes; past them, something waits for ever.
 const POLLS_MAX: u64 = 20_000;
-
-/// Rows in memory, and what happens before each of their chunks is folded.
-struct InMemory<'a> {
-    job: Job,
-    data: Vec<f64>,
-    gram: Arc<Gram>,
-    readable: Range<u64>,
-    before: &'a (dyn Fn(u64) -> Result<()> + Sync),
-}
-
-impl<'a> InMemory<'a> {
-    fn new(before: &'a (dyn Fn(u64) -> Result<()> + Sync)) -> Self {
-        let gram = Arc::new(Gram::new(COLUMNS).unwrap());
-        Self { job: job(CHUNKS, 1), data: rows(CHUNKS), gram, readable: 0..CHUNKS, before }
-    }
-}
-
-impl Source for InMemory<'_> {
-    type Statistic = Gram;
-
-    fn statistic(&self) -> &Arc<Gram> {
-        &self.gram
-    }
-
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Sourced<Triangle>>> {
-        (self.before)(chunks.start)?;
-        Ok(chunks.map(|chunk| leaf(&self.job, &self.data, chunk)).collect())
-    }
-
-    fn rows_digest(&self, chunk: u64) -> Result<Digest> {
-        Ok(leaf(&self.job, &self.data, chunk).rows)
-    }
-
-    fn opened_versions(&self) -> Vec<FileVersion> {
-        Vec::new()
-    }
-
-    fn versions_of(&self, _: Range<u64>) -> Result<Vec<FileVersion>> {
-        Ok(Vec::new())
-    }
-
-    fn at_once(&self) -> u64 {
-        1
-    }
-
-    fn readable(&self) -> Vec<Range<u64>> {
-        vec![self.readable.clone()]
-    }
-
-    fn files_of(&self, rows: Range<u64>) -> String {
-        format!("the file of rows {rows:?}")
-    }
-
-    fn cuts(&self) -> BTreeSet<u64> {
-        BTreeSet::new()
-    }
-}
 
 /// The coordinator of some ranks; blocks have `1 << level` chunks.
 fn coordinator(ranks: u32, level: u32) -> Coordinator<Gram> {
@@ -245,7 +187,7 @@ fn p1_ranks_on_wires_have_the_bits_of_one_process() {
             .map(|mut wire| {
                 let before = of_rank(wire.rank as usize);
                 scope.spawn(move || {
-                    let source = InMemory::new(&before);
+                    let source = InMemory::new(CHUNKS, &before);
                     let now = || start.elapsed().as_millis() as u64;
                     let (rank, job) = (u64::from(wire.rank), source.job.clone());
                     let cpu = move || 100 + rank;
@@ -255,7 +197,7 @@ fn p1_ranks_on_wires_have_the_bits_of_one_process() {
             })
             .collect();
         let (mut coordinator, before) = (coordinator(3, 0), of_rank(0));
-        let source = InMemory::new(&before);
+        let source = InMemory::new(CHUNKS, &before);
         let environment = environment(&now);
         coordinate(&mut coordinator, &source, &mut wires[0], &environment, &mut |_| Ok(()))
             .unwrap();
@@ -289,7 +231,7 @@ fn a_process_alone_pauses_for_long_while_it_folds() {
     let (begin, mut watched) = (Instant::now(), 0);
     coordinate(
         &mut coordinator,
-        &InMemory::new(&slow),
+        &InMemory::new(CHUNKS, &slow),
         &mut wire,
         &environment(&|| clock.get()),
         &mut |_| {
@@ -323,7 +265,8 @@ fn coordinated(
 fn a_rank_that_never_joins_is_waited_for_for_ten_seconds() {
     let (clock, mut coordinator) = (Cell::new(70), coordinator(2, 0));
     let mut wire = Given::new(2, (&clock, 100), []);
-    let (result, after) = coordinated(&mut coordinator, &mut wire, &InMemory::new(&|_| Ok(())));
+    let (result, after) =
+        coordinated(&mut coordinator, &mut wire, &InMemory::new(CHUNKS, &|_| Ok(())));
     result.unwrap();
     // The first look is that at which the last chunk arrived; at 10 s it is still waited for.
     assert_eq!(after, 1 + 101);
@@ -335,7 +278,8 @@ fn a_rank_that_never_joins_is_waited_for_for_ten_seconds() {
 fn nobody_waits_for_a_rank_that_died() {
     let (clock, mut coordinator) = (Cell::new(0), coordinator(2, 0));
     let mut wire = Given::new(2, (&clock, 0), [lost(1)]);
-    let (result, after) = coordinated(&mut coordinator, &mut wire, &InMemory::new(&|_| Ok(())));
+    let (result, after) =
+        coordinated(&mut coordinator, &mut wire, &InMemory::new(CHUNKS, &|_| Ok(())));
     result.unwrap();
     assert_eq!(after, 1);
     assert_eq!(coordinator.lost().collect::<Vec<_>>(), [1]);
@@ -348,7 +292,7 @@ fn the_error_of_a_rank_that_joins_last_is_reported() {
     let mut wire = Given::new(2, (&clock, 100), []);
     wire.events.extend((0..50).map(|_| (0, Ok(None))));
     wire.add_after(0, message(1, failed(&Error::data("no such column"))));
-    let (result, _) = coordinated(&mut coordinator, &mut wire, &InMemory::new(&|_| Ok(())));
+    let (result, _) = coordinated(&mut coordinator, &mut wire, &InMemory::new(CHUNKS, &|_| Ok(())));
     let error = result.unwrap_err();
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
@@ -368,7 +312,7 @@ fn rank_0_folds_the_orders_of_a_rank_that_is_late() {
         }
         Ok(())
     };
-    let source = InMemory::new(&waiting);
+    let source = InMemory::new(CHUNKS, &waiting);
     coordinate(
         &mut coordinator,
         &source,
@@ -394,7 +338,7 @@ fn rank_0_folds_the_orders_of_a_rank_that_is_late() {
 fn rows_that_no_rank_can_read_end_the_job_with_their_files() {
     let (clock, mut coordinator) = (Cell::new(0), coordinator(1, 0));
     let mut wire = Given::new(1, (&clock, 0), []);
-    let source = InMemory { readable: 0..10, ..InMemory::new(&|_| Ok(())) };
+    let source = InMemory { readable: 0..10, ..InMemory::new(CHUNKS, &|_| Ok(())) };
     let error = coordinated(&mut coordinator, &mut wire, &source).0.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("which lie in the file of rows 10..11"), "{error}");
@@ -402,11 +346,11 @@ fn rows_that_no_rank_can_read_end_the_job_with_their_files() {
 
 #[test]
 fn an_error_of_the_source_or_of_the_wire_ends_the_job() {
-    let (clock, source) = (Cell::new(0), InMemory::new(&|_| Ok(())));
+    let (clock, source) = (Cell::new(0), InMemory::new(CHUNKS, &|_| Ok(())));
     let mut wire = Given::new(2, (&clock, 0), [Err(broken())]);
     let error = coordinated(&mut coordinator(2, 0), &mut wire, &source).0.unwrap_err();
     assert_eq!(error.to_string(), broken().to_string());
-    let bad = InMemory::new(&|chunk| match chunk {
+    let bad = InMemory::new(CHUNKS, &|chunk| match chunk {
         3 => Err(Error::data("a NaN")),
         _ => Ok(()),
     });
@@ -426,13 +370,13 @@ fn a_fold_stops_amid_its_order_when_the_job_ends() {
         while !has_ended.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(100));
         Ok(())
     };
     let (clock, mut coordinator) = (Cell::new(0), coordinator(1, 4));
     let error = coordinate(
         &mut coordinator,
-        &InMemory::new(&slow),
+        &InMemory::new(CHUNKS, &slow),
         &mut Given::new(1, (&clock, 0), []),
         &environment(&|| clock.get()),
         &mut |_| {
@@ -525,7 +469,7 @@ fn a_rank_that_is_told_the_end_leaves_when_that_is_confirmed() {
     let (clock, done) = (Cell::new(0), end(JobEnd::Done));
     let events = [message(0, done.clone()), lost(2), Ok(None), message(0, done), Ok(None)];
     let mut wire = Given::new(3, (&clock, 0), events);
-    let ended = worked(&mut wire, InMemory::new(&|_| Ok(()))).unwrap();
+    let ended = worked(&mut wire, InMemory::new(CHUNKS, &|_| Ok(()))).unwrap();
     assert_eq!(ended, PassEnd::End(JobEnd::Done));
     assert_eq!(kinds(&wire.sent), ["ready", "leaving"]);
     assert_eq!(wire.events.len(), 1, "it leaves at the second message");
@@ -534,7 +478,7 @@ fn a_rank_that_is_told_the_end_leaves_when_that_is_confirmed() {
 #[test]
 fn a_rank_leaves_with_rank_0_or_after_ten_seconds() {
     let (clock, failed) = (Cell::new(0), JobEnd::Failed(ErrorKind::Io));
-    let source = || InMemory::new(&|_| Ok(()));
+    let source = || InMemory::new(CHUNKS, &|_| Ok(()));
     let mut wire = Given::new(2, (&clock, 0), [message(0, end(failed)), lost(0), Ok(None)]);
     assert_eq!(worked(&mut wire, source()).unwrap(), PassEnd::End(failed));
     assert_eq!(wire.events.len(), 1);
@@ -550,7 +494,7 @@ fn a_rank_sends_a_portion_for_each_order() {
     let mut wire = Given::new(2, (&clock, 0), [message(0, fold(2..4)), message(0, fold(5..6))]);
     wire.add_after(3, message(0, end(JobEnd::Done)));
     wire.add_after(4, lost(0));
-    let ended = worked(&mut wire, InMemory::new(&|_| Ok(()))).unwrap();
+    let ended = worked(&mut wire, InMemory::new(CHUNKS, &|_| Ok(()))).unwrap();
     assert_eq!(ended, PassEnd::End(JobEnd::Done));
     assert_eq!(kinds(&wire.sent), ["ready", "folded", "folded", "leaving"]);
     let mut whole = reduction(&job(CHUNKS, 1));
@@ -567,7 +511,7 @@ fn a_rank_goes_to_the_next_pass_and_not_to_its_own_again() {
     let (clock, next) = (Cell::new(0), |known: &[u8]| Order::Next(known.to_vec()).encode());
     let events = [message(0, next(b"known")), message(0, next(b"more")), Ok(None)];
     let mut wire = Given::new(2, (&clock, 0), events);
-    let ended = worked(&mut wire, InMemory::new(&|_| Ok(()))).unwrap();
+    let ended = worked(&mut wire, InMemory::new(CHUNKS, &|_| Ok(()))).unwrap();
     assert_eq!(ended, PassEnd::Next(b"more".to_vec()));
     assert_eq!((kinds(&wire.sent), wire.events.len()), (vec!["ready"], 1));
 }
@@ -579,7 +523,7 @@ fn a_rank_that_hears_nothing_is_ready_again_after_five_seconds() {
     wire.events.extend((0..12).map(|_| (0, Ok(None))));
     wire.add_after(0, message(0, end(JobEnd::Done)));
     wire.add_after(0, lost(0));
-    worked(&mut wire, InMemory::new(&|_| Ok(()))).unwrap();
+    worked(&mut wire, InMemory::new(CHUNKS, &|_| Ok(()))).unwrap();
     // At the sixth and at the twelfth second.
     assert_eq!(kinds(&wire.sent), ["ready", "ready", "ready", "leaving"]);
 }
@@ -591,7 +535,7 @@ fn an_interrupted_rank_says_so_once_and_waits_for_the_end() {
     let interrupted = JobEnd::Failed(ErrorKind::Interrupted);
     wire.add_after(2, message(0, end(interrupted)));
     wire.add_after(3, lost(0));
-    let source = InMemory::new(&|_| Ok(()));
+    let source = InMemory::new(CHUNKS, &|_| Ok(()));
     let now = || clock.get();
     let environment = Environment { interrupted: &|| true, ..environment(&now) };
     let ended = work(Ok((source.job.clone(), source)), b"", &mut wire, &environment).unwrap();
@@ -604,7 +548,7 @@ fn an_interrupted_rank_says_so_once_and_waits_for_the_end() {
 fn a_rank_ends_when_rank_0_dies_and_says_how_to_go_on() {
     let clock = Cell::new(0);
     let mut wire = Given::new(3, (&clock, 0), [lost(2), Ok(None), lost(0), Ok(None)]);
-    let error = worked(&mut wire, InMemory::new(&|_| Ok(()))).unwrap_err();
+    let error = worked(&mut wire, InMemory::new(CHUNKS, &|_| Ok(()))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shutdown);
     assert!(error.to_string().contains("rank 0 has died; run again with --resume"), "{error}");
     assert_eq!(wire.events.len(), 1);
@@ -634,7 +578,7 @@ fn an_error_of_its_rows_is_reported_by_the_rank() {
     let ended = JobEnd::Failed(ErrorKind::Data);
     wire.add_after(2, message(0, end(ended)));
     wire.add_after(3, lost(0));
-    let source = InMemory::new(&|_| Err(Error::data("a NaN")));
+    let source = InMemory::new(CHUNKS, &|_| Err(Error::data("a NaN")));
     assert_eq!(worked(&mut wire, source).unwrap(), PassEnd::End(ended));
     assert_eq!(kinds(&wire.sent), ["ready", "failed", "leaving"]);
     assert_eq!(wire.sent[1].1, failed(&Error::data("chunks 3 to 3: a NaN")));

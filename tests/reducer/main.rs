@@ -6,6 +6,7 @@ mod coordinator;
 mod drive;
 mod golden;
 mod holes;
+mod in_memory;
 mod leaves;
 mod manifest;
 #[path = "../shared/manifest.rs"]

@@ -2,92 +2,47 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use headwater::fold::Gram;
-use headwater::fold::gram::Triangle;
 use headwater::plan::Assignment;
 use headwater::progress::Silent;
-use headwater::reducer::{
-    Blocks, FileVersion, FoldedBlocks, Job, Source, Sourced, Spool, WorkHooks, WorkerCursor,
-};
-use headwater::{Digest, Error, ErrorKind, Result};
+use headwater::reducer::{Blocks, FoldedBlocks, Spool, WorkHooks, WorkerCursor};
+use headwater::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 
+use crate::in_memory::InMemory;
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
-use crate::{COLUMNS, Counting, bits, job, leaf, plainly, rows};
+use crate::{Counting, bits, job, plainly};
 
 const CHUNKS: u64 = 30;
 const DESCRIPTION: &[u8] = b"{\"gram\": {\"input\": [\"/data/x.npy\"]}}";
 
-/// Rows in memory.
-struct InMemory {
-    job: Job,
-    data: Vec<f64>,
-    gram: Arc<Gram>,
-}
-
-impl Source for InMemory {
-    type Statistic = Gram;
-
-    fn statistic(&self) -> &Arc<Gram> {
-        &self.gram
-    }
-
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Sourced<Triangle>>> {
-        Ok(chunks.map(|chunk| leaf(&self.job, &self.data, chunk)).collect())
-    }
-
-    fn rows_digest(&self, chunk: u64) -> Result<Digest> {
-        Ok(leaf(&self.job, &self.data, chunk).rows)
-    }
-
-    fn opened_versions(&self) -> Vec<FileVersion> {
-        Vec::new()
-    }
-
-    fn versions_of(&self, _: Range<u64>) -> Result<Vec<FileVersion>> {
-        Ok(Vec::new())
-    }
-
-    fn at_once(&self) -> u64 {
-        1
-    }
-
-    fn readable(&self) -> Vec<Range<u64>> {
-        vec![0..CHUNKS]
-    }
-
-    fn files_of(&self, _: Range<u64>) -> String {
-        String::new()
-    }
-
-    fn cuts(&self) -> std::collections::BTreeSet<u64> {
-        std::collections::BTreeSet::new()
-    }
-}
-
 struct Folder {
     folder: TempDir,
-    source: InMemory,
+    source: InMemory<'static>,
 }
 
 impl Folder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let job = job(CHUNKS, 1);
+        let source = InMemory::new(CHUNKS, &|_| Ok(()));
         let blocks = Blocks::new(CHUNKS, 0).unwrap();
-        Spool::create(folder.path(), &job, &blocks, DESCRIPTION).unwrap();
-        let gram = Arc::new(Gram::new(COLUMNS).unwrap());
-        Self { folder, source: InMemory { data: rows(CHUNKS), job, gram } }
+        Spool::create(folder.path(), &source.job, &blocks, DESCRIPTION).unwrap();
+        Self { folder, source }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Cuts the last byte off a block that is folded; returns the block as it was.
+    fn damage(&self, number: u64) -> Vec<u8> {
+        let whole = fs::read(self.path(&block(number))).unwrap();
+        fs::write(self.path(&block(number)), &whole[..whole.len() - 1]).unwrap();
+        whole
     }
 
     /// Lets a rank work until it has folded `most` chunks; returns the notices.
@@ -364,8 +319,7 @@ fn p2_without_ranks_the_block_of_a_killed_process_is_folded_by_another() {
 fn p6_without_ranks_a_damaged_block_is_folded_again() {
     let of = Folder::new();
     share(&of, &|| false).unwrap();
-    let whole = fs::read(of.path(&block(5))).unwrap();
-    fs::write(of.path(&block(5)), &whole[..whole.len() - 1]).unwrap();
+    let whole = of.damage(5);
     assert_eq!(share(&of, &|| false).unwrap().resumed, CHUNKS - 1);
     assert!(fs::read(of.path(&block(5))).unwrap() == whole);
 }
@@ -390,8 +344,7 @@ fn a_process_without_a_rank_stops_between_blocks_and_goes_on() {
 fn without_ranks_a_damaged_block_that_another_process_mends_is_left_to_it() {
     let of = Folder::new();
     share(&of, &|| false).unwrap();
-    let whole = fs::read(of.path(&block(5))).unwrap();
-    fs::write(of.path(&block(5)), &whole[..whole.len() - 1]).unwrap();
+    let whole = of.damage(5);
     let lease = fs::File::create(of.path("block-000000000005.lease")).unwrap();
     lease.lock().unwrap();
     let (notices, asked, start) = (Mutex::new(Vec::new()), AtomicU64::new(0), Instant::now());
@@ -473,7 +426,7 @@ fn p6_a_spool_of_another_job_is_refused() {
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert!(error.to_string().contains("the spool is of another job"), "{error}");
     let hooks = WorkHooks { progress: &Silent, stop: &|| false, notice: &|_: &Error| {} };
-    let other = InMemory { data: rows(CHUNKS), job: job(CHUNKS, 2), gram: of.source.gram.clone() };
+    let other = InMemory { job: job(CHUNKS, 2), ..InMemory::new(CHUNKS, &|_| Ok(())) };
     let whole = Assignment::new(0, 1).unwrap();
     assert!(spool.work((&other.job, &other), whole, &hooks).is_err());
     assert!(spool.fold((&other.job, &other), &Silent).is_err());

@@ -55,8 +55,10 @@ impl TryFrom<String> for Known {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, &'static str> {
-        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+        let digit = |of: &u8| char::from(*of).to_digit(16);
+        let byte = |pair: &[u8; 2]| Some((digit(&pair[0])? << 4 | digit(&pair[1])?) as u8);
+        let (pairs, rest) = text.as_bytes().as_chunks();
+        let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty());
         bytes.map(Self).ok_or("expected hexadecimal digits in \"known\"")
     }
 }

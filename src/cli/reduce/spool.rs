@@ -21,7 +21,7 @@ use crate::process::pool;
 use crate::progress::Progress;
 use crate::reducer::spool::shell_quoted;
 use crate::reducer::{Blocks, Job, Spool, WorkHooks};
-use crate::view::words::count;
+use crate::view::words::plural;
 
 /// The default number of chunks of a block.
 const BLOCK_CHUNKS: u64 = 64;
@@ -96,9 +96,9 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
     let shown = shell_quoted(folder);
     let each = if passes > 1 { format!(" in each of {passes} passes") } else { String::new() };
     Output::new().line(&format!(
-        "{shown}: {} blocks{each}; next, in as many processes as you like\n  headwater-reduce work --spool {shown}\n\
+        "{shown}: {}{each}; next, in as many processes as you like\n  headwater-reduce work --spool {shown}\n\
          and then\n  headwater-reduce fold --spool {shown} --out RESULT",
-        count(blocks.count())
+        plural(blocks.count(), "block")
     ))
 }
 
@@ -165,15 +165,15 @@ impl WorkArgs {
     pub(super) fn run(&self, interrupted: Option<&Interrupted<'_>>) -> Result<()> {
         let started = Instant::now();
         let mut summary = WorkSummary { rank: self.rank, of: self.of, ..WorkSummary::default() };
-        let mut of_pass = Some(self.spool.clone());
-        while let Some(folder) = of_pass {
+        let mut next = Some(self.spool.clone());
+        while let Some(folder) = next {
             let (spool, statistics) =
-                open(&folder).map_err(|error| self.of_pass(&folder, error))?;
+                open(&folder).map_err(|error| self.with_remedy(&folder, error))?;
             let spool = spool.same_data(self.same_data);
             let worked = with_invocation!(&statistics, invocation => {
                 self.work(&invocation.statistic, &spool, &mut summary, interrupted)
             });
-            of_pass = worked.map_err(|error| match is_full(&error) {
+            next = worked.map_err(|error| match is_full(&error) {
                 true => {
                     error.followed_by("; free some space there, and run the same command again")
                 }
@@ -186,7 +186,7 @@ impl WorkArgs {
     }
 
     /// Adds to an error about the spool of a later pass what to do.
-    fn of_pass(&self, folder: &Path, error: Error) -> Error {
+    fn with_remedy(&self, folder: &Path, error: Error) -> Error {
         if folder == self.spool {
             return error;
         }
@@ -236,7 +236,7 @@ impl WorkArgs {
         let folder = spool.folder_of_pass(pass + 1);
         spool.begin_pass(&folder, &hooks, || {
             let (reduction, _) = spool.fold((&job, &source), &Bars::new(interrupted))?;
-            let known = statistic.next(&source, &reduction.finish()?)?.unwrap_or_default();
+            let Some(known) = statistic.next(&source, &reduction.finish()?)? else { return Ok(()) };
             let next = statistic.beginning_with(&known);
             let (next_job, _) = next.open(pool(Some(1))?)?;
             Spool::create(&folder, &next_job, &spool.blocks(&job)?, &description(next)?).map(drop)

@@ -83,8 +83,8 @@ pub(super) enum Statistics {
     /// them, so it needs 512 KiB for each column, and after the first pass for each quantile of a column;
     /// at most 512 MiB. With --checkpoint-dir each pass has a folder of its own there, and --resume goes on
     /// in the pass that was interrupted. A --spool has a folder in it for each pass after the first, which
-    /// the processes that work begin when the one before is complete; each block there takes what a pass needs,
-    /// so choose large blocks with --block-chunks where there are many chunks.
+    /// the processes that work begin when the one before is complete; each block there takes on the disk
+    /// what a pass takes in memory, so choose large blocks with --block-chunks where there are many chunks.
     ///
     /// The result is the .json; it is the same for any order of the rows and any --chunk-rows.
     Quantiles(Invocation<QuantilesArgs>),
