@@ -117,8 +117,8 @@ pub(crate) struct Launched {
     rank: u32,
     /// The number of ranks, if the launcher tells it.
     size: Option<u32>,
-    /// The number of ranks on this machine, if the launcher tells it. Only Python asks for it.
-    #[cfg_attr(not(feature = "python"), allow(dead_code))]
+    /// The number of ranks on this machine, if the launcher tells it.
+    #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only Python asks for it"))]
     local_size: Option<u32>,
 }
 

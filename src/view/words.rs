@@ -14,7 +14,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Returns a count with its noun in the singular or plural.
-#[cfg(feature = "cli")]
+#[cfg(feature = "reduce")]
 pub(crate) fn plural(number: u64, what: &str) -> String {
     match (number, what) {
         (1, _) => format!("1 {what}"),
