@@ -4,15 +4,20 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use super::FileMetadata;
 use super::file::{BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION};
 use super::strings::GROUP;
 use crate::bytes::ALIGNMENT;
 use crate::error::{Error, Result};
 
+/// The bytes that are hashed and written together: some blocks, so that threads share the hashing.
+const PIECE_BYTES: usize = 32 * BLOCK_BYTES;
+
 /// A `.bin` file being written.
 ///
-/// Sections are written in order, each once, so that memory stays at one block for any file size.
+/// Sections are written in order, each once, so that memory stays at one piece for any file size.
 pub(crate) struct ContainerWriter {
     path: PathBuf,
     name: String,
@@ -21,7 +26,8 @@ pub(crate) struct ContainerWriter {
     entries: Vec<[u8; ENTRY_BYTES]>,
     digests: Vec<u8>,
     section: Option<(String, u64)>,
-    block: Vec<u8>,
+    /// The bytes of the section that are not written yet; they begin at a block.
+    piece: Vec<u8>,
 }
 
 impl ContainerWriter {
@@ -38,7 +44,7 @@ impl ContainerWriter {
             entries: Vec::new(),
             digests: Vec::new(),
             section: None,
-            block: Vec::with_capacity(BLOCK_BYTES),
+            piece: Vec::new(),
         })
     }
 
@@ -55,11 +61,11 @@ impl ContainerWriter {
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         debug_assert!(self.section.is_some());
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block.len()));
-            self.block.extend_from_slice(now);
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.piece.len()));
+            self.piece.extend_from_slice(now);
             bytes = later;
-            if self.block.len() == BLOCK_BYTES {
-                self.flush_block()?;
+            if self.piece.len() == PIECE_BYTES {
+                self.flush()?;
             }
         }
         Ok(())
@@ -82,7 +88,7 @@ impl ContainerWriter {
 
     /// Ends the current section, so that its bytes can be read back from the file.
     pub(crate) fn end(&mut self) -> Result<()> {
-        self.flush_block()?;
+        self.flush()?;
         if let Some((name, start)) = self.section.take() {
             let mut entry = [0; ENTRY_BYTES];
             entry[..name.len()].copy_from_slice(name.as_bytes());
@@ -129,15 +135,13 @@ impl ContainerWriter {
         self.put(&[0; ALIGNMENT][..gap as usize])
     }
 
-    fn flush_block(&mut self) -> Result<()> {
-        if self.block.is_empty() {
-            return Ok(());
-        }
-        self.digests.extend_from_slice(blake3::hash(&self.block).as_bytes());
-        let block = std::mem::take(&mut self.block);
-        self.put(&block)?;
-        self.block = block;
-        self.block.clear();
+    fn flush(&mut self) -> Result<()> {
+        let piece = std::mem::take(&mut self.piece);
+        let digests = piece.par_chunks(BLOCK_BYTES).map(|block| *blake3::hash(block).as_bytes());
+        self.digests.extend(digests.collect::<Vec<_>>().as_flattened());
+        self.put(&piece)?;
+        self.piece = piece;
+        self.piece.clear();
         Ok(())
     }
 

@@ -27,6 +27,22 @@ pub(in crate::prepare) struct ColumnSummary {
     bad_values: Option<BadValues>,
 }
 
+/// The values of a column in a batch: all NULL if some could not be read.
+pub(super) struct ReadColumn {
+    pub values: Values,
+    /// The values that could not be read.
+    pub bad: Option<BadValues>,
+}
+
+impl ReadColumn {
+    pub(super) fn read(name: &str, column: &Column, array: &ArrayRef) -> Result<Self> {
+        Ok(match Values::read(array, column).context(|| place(name))? {
+            Ok(values) => Self { values, bad: None },
+            Err(bad) => Self { values: Values::nulls(column, array.len()), bad: Some(bad) },
+        })
+    }
+}
+
 /// Statistics by semantic type, still growing.
 #[derive(Clone)]
 pub(in crate::prepare) enum Summary {
@@ -167,18 +183,16 @@ impl ColumnSummary {
 
     /// Reads a batch of values; counts unreadable values for `check`, and reads the batch as NULL.
     pub(in crate::prepare) fn read(&mut self, array: &ArrayRef, first_row: u64) -> Result<Values> {
-        match Values::read(array, &self.column).context(|| self.place())? {
-            Ok(values) => Ok(values),
-            Err(bad) => {
-                let bad_values = self.bad_values.get_or_insert(BadValues {
-                    count: 0,
-                    row: first_row + bad.row,
-                    ..bad.clone()
-                });
-                bad_values.count += bad.count;
-                Ok(Values::nulls(&self.column, array.len()))
-            }
-        }
+        let ReadColumn { values, bad } = ReadColumn::read(&self.name, &self.column, array)?;
+        self.note(bad, first_row);
+        Ok(values)
+    }
+
+    /// Counts the unreadable values of a batch for `check`.
+    pub(super) fn note(&mut self, bad: Option<BadValues>, first_row: u64) {
+        let Some(bad) = bad else { return };
+        let (count, first) = (bad.count, BadValues { count: 0, row: first_row + bad.row, ..bad });
+        self.bad_values.get_or_insert(first).count += count;
     }
 
     /// Adds a batch to the summary; returns the values to stage. Texts are staged by their indexes.
@@ -289,6 +303,10 @@ impl ColumnSummary {
     }
 
     fn place(&self) -> String {
-        format!("column {:?}", self.name)
+        place(&self.name)
     }
+}
+
+fn place(name: &str) -> String {
+    format!("column {name:?}")
 }

@@ -10,27 +10,26 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch, RecordBatchOptions, StringViewArray};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use rayon::prelude::*;
 
 use super::columns::{ColumnSummary, Summary};
-use super::keys::{
-    KeyDigest, KeyFaults, KeyIndex, NULL_KEY, PARTIAL_KEY, digest, identity, is_null, write_key,
-};
+use super::keys::{KeyFaults, KeyIndex, identity, is_null, write_key};
 use super::links::{Links, Parents};
+use super::read_ahead::read_ahead;
+use super::read_batch::{ReadBatch, Reading};
 use super::texts::Texts;
 use crate::bytes::{make_room, reserve};
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
-use crate::panics::panic_message;
 use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Batches;
-use crate::prepare::values::{Values, arrow_error, to_texts};
+use crate::prepare::values::{Values, arrow_error};
 use crate::progress::Progress;
-use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SemanticType, identity_of};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SemanticType};
 
 /// The most rows of a table; the two numbers above are reserved.
 const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
@@ -60,6 +59,15 @@ pub(super) struct Ingested {
 /// Indexes of rows by the values of lists of columns.
 pub(super) type Indexes = HashMap<Vec<String>, KeyIndex>;
 
+/// The keys of the rows, and what finds a row by them.
+struct RowKeys {
+    lists: Vec<KeyColumns>,
+    /// The texts of the keys, in the table's file; none of rows without a key.
+    strings: Option<StringsWriter>,
+    file: ContainerWriter,
+    identities: Vec<u64>,
+}
+
 /// A list of columns by whose values rows are looked up.
 struct KeyColumns {
     columns: Vec<String>,
@@ -85,15 +93,12 @@ struct Ingest<'a> {
     /// The columns to read; those that the store keeps come first.
     read: Vec<ColumnSummary>,
     kept: usize,
-    keys: Vec<KeyColumns>,
+    keys: RowKeys,
     references: Vec<ReferenceColumns<'a>>,
     time_place: Option<usize>,
     times: Vec<i64>,
     known_places: Vec<usize>,
     known_times: Vec<Vec<i64>>,
-    identities: Vec<u64>,
-    strings: Option<StringsWriter>,
-    file: ContainerWriter,
     schema: SchemaRef,
     row_count: u64,
 }
@@ -122,11 +127,19 @@ pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingeste
     let create = File::create_new(&staged).map_err(|e| Error::io(&staged, "creating", e))?;
     let writer = BufWriter::with_capacity(1 << 20, create);
     let mut writer = StreamWriter::try_new(writer, &ingest.schema).map_err(arrow_error)?;
-    read_ahead(batches, |batch| {
-        progress.advance(batch.num_rows() as u64)?;
-        let staged_batch = ingest.add_batch(&batch, texts)?;
-        writer.write(&staged_batch).map_err(|e| staging_error(&staged, e))
-    })?;
+    let reading = ingest.reading();
+    read_ahead(
+        batches,
+        |first_row, batch| {
+            check_row_count(first_row + batch.num_rows() as u64)?;
+            reading.read(&batch)
+        },
+        |batch| {
+            progress.advance(batch.row_count as u64)?;
+            let staged_batch = ingest.add_batch(batch, texts)?;
+            writer.write(&staged_batch).map_err(|e| staging_error(&staged, e))
+        },
+    )?;
     writer
         .into_inner()
         .map_err(|e| staging_error(&staged, e))?
@@ -135,29 +148,13 @@ pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingeste
     ingest.finish(staged)
 }
 
-/// Runs `consume` on each batch while another thread reads the next.
-fn read_ahead(batches: Batches, mut consume: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
-    std::thread::scope(|scope| {
-        let (send, receive) = std::sync::mpsc::sync_channel(4);
-        let reader = scope.spawn(move || {
-            for batch in batches {
-                let stop = batch.is_err();
-                if send.send(batch).is_err() || stop {
-                    return;
-                }
-            }
-        });
-        let consumed = receive.into_iter().try_for_each(|batch| consume(batch?));
-        // A panic that nobody takes would be one of this thread, too.
-        let read = reader.join();
-        consumed?;
-        read.map_err(|panic| {
-            Error::data(format!(
-                "internal error: reading the rows panicked: {}",
-                panic_message(&*panic)
-            ))
-        })
-    })
+fn check_row_count(count: u64) -> Result<()> {
+    if count > ROW_LIMIT {
+        return Err(Error::limit(format!(
+            "expected at most {ROW_LIMIT} rows, found more; split the table"
+        )));
+    }
+    Ok(())
 }
 
 fn staging_error(path: &Path, error: arrow_schema::ArrowError) -> Error {
@@ -238,128 +235,63 @@ impl<'a> Ingest<'a> {
             looked_up,
             read,
             kept,
-            keys,
+            keys: RowKeys { lists: keys, strings, file, identities: Vec::new() },
             references,
             time_place,
             times: Vec::new(),
             known_times: vec![Vec::new(); known_places.len()],
             known_places,
-            identities: Vec::new(),
-            strings,
-            file,
             schema,
             row_count: 0,
         })
     }
 
-    /// Adds a batch; returns the cells to stage.
-    fn add_batch(&mut self, batch: &RecordBatch, texts: &mut Texts) -> Result<RecordBatch> {
-        let first_row = self.row_count;
-        self.row_count += batch.num_rows() as u64;
-        if self.row_count > ROW_LIMIT {
-            return Err(Error::limit(format!(
-                "expected at most {ROW_LIMIT} rows, found more; split the table"
-            )));
-        }
-        let values = self
-            .read
-            .par_iter_mut()
-            .zip(batch.columns())
-            .map(|(column, array)| column.read(array, first_row))
-            .collect::<Result<Vec<_>>>()?;
-        // Keys are compared as text, whatever the type of their columns.
-        let mut key_texts: Vec<Option<StringViewArray>> = vec![None; values.len()];
-        for &place in self
-            .keys
-            .iter()
-            .flat_map(|k| &k.places)
-            .chain(self.references.iter().flat_map(|r| &r.places))
-        {
-            key_texts[place] = Some(match &values[place] {
-                Values::Texts(texts) => texts.clone(),
-                _ => to_texts(batch.column(place))?,
-            });
-        }
-        self.add_keys(first_row, &key_texts, &values)?;
-
-        let mut staged = self.read[..self.kept]
-            .par_iter_mut()
-            .zip(&values)
-            .map(|(column, values)| column.add(values))
-            .collect::<Vec<_>>();
-        self.read.iter().try_for_each(|column| column.check_categories(self.limits))?;
+    /// Returns what to read of each batch.
+    fn reading(&self) -> Reading {
         let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
-        let (places, columns): (Vec<_>, Vec<_>) = (0..self.kept)
-            .filter(is_text)
-            .filter_map(|place| match &values[place] {
-                Values::Texts(texts) => Some((place, texts)),
-                _ => None,
-            })
-            .unzip();
-        for (place, indexes) in places.into_iter().zip(texts.intern(&columns)?) {
-            staged[place] = Arc::new(indexes);
+        Reading {
+            columns: self.read.iter().map(|c| (c.name.clone(), c.column.clone())).collect(),
+            keys: self.keys.lists.iter().map(|list| list.places.clone()).collect(),
+            references: self.references.iter().map(|r| r.places.clone()).collect(),
+            texts: (0..self.kept).filter(is_text).collect(),
+            has_key: !self.table.key.is_empty(),
         }
-        self.references.par_iter_mut().try_for_each(|reference| {
-            let columns = key_columns(&reference.places, &key_texts);
-            let keys = key_digests(&columns, batch.num_rows());
-            reference.links.extend(&keys, &columns, reference.index)
-        })?;
-        if let Some(Values::Times(times)) = self.time_place.map(|place| &values[place]) {
+    }
+
+    /// Adds a batch; returns the cells to stage.
+    fn add_batch(&mut self, mut batch: ReadBatch, texts: &mut Texts) -> Result<RecordBatch> {
+        let first_row = self.row_count;
+        self.row_count += batch.row_count as u64;
+        for (column, read) in self.read.iter_mut().zip(&mut batch.columns) {
+            column.note(read.bad.take(), first_row);
+        }
+        let (batch, kept) = (&batch, &mut self.read[..self.kept]);
+        let (keys, references) = (&mut self.keys, &mut self.references);
+        // None of these needs another.
+        let ((keys, interned), (mut staged, linked)) = rayon::join(
+            || rayon::join(|| keys.add(first_row, batch), || texts.intern(&batch.texts)),
+            || rayon::join(|| add_cells(kept, batch), || add_links(references, batch)),
+        );
+        keys?;
+        self.read.iter().try_for_each(|column| column.check_categories(self.limits))?;
+        for (column, indexes) in batch.texts.iter().zip(interned?) {
+            staged[column.place] = Arc::new(indexes);
+        }
+        linked?;
+        if let Some(Values::Times(times)) = self.time_place.map(|place| batch.values(place)) {
             make_room(&mut self.times, times.len())?;
             self.times.extend(times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE)));
         }
         for (&place, known) in self.known_places.iter().zip(&mut self.known_times) {
-            if let Values::Times(times) = &values[place] {
+            if let Values::Times(times) = batch.values(place) {
                 make_room(known, times.len())?;
                 known.extend(times.iter().map(|time| time.unwrap_or(NEVER_VISIBLE)));
             }
         }
         // A table of pairs keeps no column.
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.row_count));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), staged, &options)
             .map_err(arrow_error)
-    }
-
-    fn add_keys(
-        &mut self,
-        first_row: u64,
-        key_texts: &[Option<StringViewArray>],
-        values: &[Values],
-    ) -> Result<()> {
-        let rows = values.first().map_or(0, Values::len);
-        make_room(&mut self.identities, rows)?;
-        let mut text = String::new();
-        for (place, key) in self.keys.iter_mut().enumerate() {
-            let columns = key_columns(&key.places, key_texts);
-            let digests = key_digests(&columns, rows);
-            key.index.warm(&digests);
-            for (row, &digest) in digests.iter().enumerate() {
-                let at = first_row as usize + row;
-                if is_null(digest) {
-                    key.nulls.add(|first| *first = format!("row {}", at + 1));
-                    key.index.push_null()?;
-                } else if let Some(earlier) = key.index.push(digest)? {
-                    write_key(&columns, row, &mut text);
-                    key.duplicates.add_duplicate(&text, at, earlier);
-                }
-            }
-            if let (0, Some(strings)) = (place, &mut self.strings) {
-                self.identities.extend(digests.iter().map(|&digest| identity(digest)));
-                for row in 0..rows {
-                    write_key(&columns, row, &mut text);
-                    strings.push(&mut self.file, &text)?;
-                }
-            }
-        }
-        if self.table.key.is_empty() {
-            let mut bytes = Vec::new();
-            for row in 0..rows {
-                bytes.clear();
-                values.iter().for_each(|values| values.append_identity(row, &mut bytes));
-                self.identities.push(identity_of(&bytes));
-            }
-        }
-        Ok(())
     }
 
     fn finish(mut self, staged: PathBuf) -> Result<Ingested> {
@@ -373,10 +305,75 @@ impl<'a> Ingest<'a> {
         }
         self.read.iter().try_for_each(ColumnSummary::check)?;
         let mut duplicate_keys = 0;
-        for key in &self.keys {
+        for key in &self.keys.lists {
             key.check(self.limits, key.columns == self.table.key)?;
             duplicate_keys += key.duplicates.count;
         }
+        let (keys, file) = self.keys.finish()?;
+        self.read.truncate(self.kept);
+        Ok(Ingested {
+            row_count: self.row_count as u32,
+            links: self.references.into_iter().map(|reference| reference.links).collect(),
+            times: self.time_place.map(|_| self.times),
+            known_times: self.known_times,
+            columns: self.read,
+            indexes: (keys.into_iter().filter(|key| self.looked_up.contains(&key.columns)))
+                .map(|key| (key.columns, key.index))
+                .collect(),
+            duplicate_keys,
+            file,
+            staged,
+        })
+    }
+}
+
+/// Adds the values of a batch to the summaries of the columns that the store keeps; returns what is staged
+/// of each. Texts are staged by their indexes, which take its place.
+fn add_cells(kept: &mut [ColumnSummary], batch: &ReadBatch) -> Vec<ArrayRef> {
+    (kept.par_iter_mut())
+        .zip(&batch.columns)
+        .map(|(column, read)| column.add(&read.values))
+        .collect()
+}
+
+fn add_links(references: &mut [ReferenceColumns<'_>], batch: &ReadBatch) -> Result<()> {
+    (references.par_iter_mut().zip(&batch.references)).try_for_each(|(reference, keys)| {
+        let columns = batch.key_columns(&reference.places);
+        reference.links.extend(keys, &columns, reference.index)
+    })
+}
+
+impl RowKeys {
+    fn add(&mut self, first_row: u64, batch: &ReadBatch) -> Result<()> {
+        make_room(&mut self.identities, batch.row_count)?;
+        self.identities.extend(&batch.identities);
+        let mut text = String::new();
+        for (place, (key, digests)) in self.lists.iter_mut().zip(&batch.keys).enumerate() {
+            let columns = batch.key_columns(&key.places);
+            key.index.warm(digests);
+            for (row, &digest) in digests.iter().enumerate() {
+                let at = first_row as usize + row;
+                if is_null(digest) {
+                    key.nulls.add(|first| *first = format!("row {}", at + 1));
+                    key.index.push_null()?;
+                } else if let Some(earlier) = key.index.push(digest)? {
+                    write_key(&columns, row, &mut text);
+                    key.duplicates.add_duplicate(&text, at, earlier);
+                }
+            }
+            if let (0, Some(strings)) = (place, &mut self.strings) {
+                self.identities.extend(digests.iter().map(|&digest| identity(digest)));
+                for row in 0..batch.row_count {
+                    write_key(&columns, row, &mut text);
+                    strings.push(&mut self.file, &text)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the identities; returns the lists of columns by which rows are looked up, and the file.
+    fn finish(mut self) -> Result<(Vec<KeyColumns>, ContainerWriter)> {
         if let Some(strings) = self.strings.take() {
             strings.finish(&mut self.file, "keys")?;
             let mut order: Vec<(u64, u32)> = reserve(self.identities.len())?;
@@ -387,20 +384,7 @@ impl<'a> Ingest<'a> {
             self.file.section("by_identity", &rows)?;
         }
         self.file.section("identities", &self.identities)?;
-        self.read.truncate(self.kept);
-        Ok(Ingested {
-            row_count: self.row_count as u32,
-            links: self.references.into_iter().map(|reference| reference.links).collect(),
-            times: self.time_place.map(|_| self.times),
-            known_times: self.known_times,
-            columns: self.read,
-            indexes: (self.keys.into_iter().filter(|key| self.looked_up.contains(&key.columns)))
-                .map(|key| (key.columns, key.index))
-                .collect(),
-            duplicate_keys,
-            file: self.file,
-            staged,
-        })
+        Ok((self.lists, self.file))
     }
 }
 
@@ -431,32 +415,6 @@ impl KeyColumns {
     }
 }
 
-fn key_columns<'a>(
-    places: &[usize],
-    key_texts: &'a [Option<StringViewArray>],
-) -> Vec<&'a StringViewArray> {
-    places.iter().filter_map(|&place| key_texts[place].as_ref()).collect()
-}
-
-/// Returns the digest of the key in each row, [`NULL_KEY`] or [`PARTIAL_KEY`] if a part is NULL.
-fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
-    let (mut text, mut last) = (String::new(), String::new());
-    let mut last_digest = digest(last.as_bytes());
-    let digest_of = |row| {
-        if !write_key(columns, row, &mut text) {
-            let is_whole = columns.iter().all(|column| column.is_null(row));
-            return if is_whole { NULL_KEY } else { PARTIAL_KEY };
-        }
-        // Rows with the same parent are often adjacent.
-        if text != last {
-            last_digest = digest(text.as_bytes());
-            std::mem::swap(&mut text, &mut last);
-        }
-        last_digest
-    };
-    (0..rows).map(digest_of).collect()
-}
-
 /// Returns the schema of the staging file: the columns that the store keeps.
 fn staging_schema(kept: &[ColumnSummary]) -> SchemaRef {
     let fields = kept.iter().enumerate().map(|(place, column)| {
@@ -469,30 +427,4 @@ fn staging_schema(kept: &[ColumnSummary]) -> SchemaRef {
         Field::new(place.to_string(), kind, true)
     });
     Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow_array::RecordBatch;
-    use arrow_schema::Schema;
-
-    use super::read_ahead;
-
-    #[test]
-    fn a_panic_of_the_reading_thread_is_its_error() {
-        let batches = (0..3).map(|number| match number {
-            2 => panic!("the library gave up"),
-            _ => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
-        });
-        let mut taken = 0;
-        let read = read_ahead(Box::new(batches), |_| {
-            taken += 1;
-            Ok(())
-        });
-        let error = read.expect_err("a table without its last rows").to_string();
-        assert_eq!(error, "internal error: reading the rows panicked: the library gave up");
-        assert_eq!(taken, 2);
-    }
 }

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Reference};
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, NO_PARENT, known_from};
 
+/// The times of children that are looked up before they are written: random reads, which threads share.
+const TIMES_TOGETHER: usize = 1 << 18;
+
 /// The links of a reference, resolved or not.
 pub(super) enum Links {
     /// The rows of a parent table that has been read already.
@@ -170,17 +173,21 @@ pub(super) fn inherited_times(parents: &Parents, times: &[i64], delay_us: i64) -
     Ok(inherited)
 }
 
-/// Writes the lists of children of relation `index` to the graph; returns the children of all parents.
+/// The lists of children of a relation, one after the other.
+pub(super) struct Children {
+    /// Where the list of each parent begins, and where the last ends.
+    offsets: Vec<u32>,
+    pub rows: Vec<u32>,
+}
+
+/// Returns the lists of children of a relation.
 ///
 /// `order` is the child table's rows by (time, row); a counting sort by parent keeps this order.
-pub(super) fn write_children(
-    graph: &mut ContainerWriter,
-    index: usize,
+pub(super) fn children_of(
     parents: &Parents,
     parent_rows: u32,
     order: Option<&[u32]>,
-    times: Option<&[i64]>,
-) -> Result<Vec<u32>> {
+) -> Result<Children> {
     let mut offsets = filled(0_u32, parent_rows as usize + 1)?;
     for &parent in parents.rows.iter().filter(|&&parent| is_row(parent)) {
         offsets[parent as usize + 1] += 1;
@@ -203,28 +210,32 @@ pub(super) fn write_children(
         Some(order) => order.iter().for_each(|&row| place(row)),
         None => (0..parents.rows.len() as u32).for_each(&mut place),
     }
-    graph.section(&format!("{index}.offsets"), &offsets)?;
-    graph.section(&format!("{index}.children"), &children)?;
-    if let Some(times) = times {
-        graph.begin(&format!("{index}.times"))?;
-        for chunk in children.chunks(8192) {
-            let chunk: Vec<i64> = chunk.iter().map(|&child| times[child as usize]).collect();
-            graph.write(bytemuck::cast_slice(&chunk))?;
-        }
-    }
-    Ok(children)
+    Ok(Children { offsets, rows: children })
 }
 
-/// Writes empty lists of children of relation `index`: those of pairs, which only their own seeds see.
-pub(super) fn write_no_children(
-    graph: &mut ContainerWriter,
-    index: usize,
-    parent_rows: u32,
-) -> Result<Vec<u32>> {
-    let children: Vec<u32> = Vec::new();
-    graph.section(&format!("{index}.offsets"), &filled(0_u32, parent_rows as usize + 1)?)?;
-    graph.section(&format!("{index}.children"), &children)?;
-    Ok(children)
+impl Children {
+    /// Returns empty lists: those of pairs, which only their own seeds see.
+    pub(super) fn none(parent_rows: u32) -> Result<Self> {
+        Ok(Self { offsets: filled(0, parent_rows as usize + 1)?, rows: Vec::new() })
+    }
+
+    /// Writes the lists of relation `index` to the graph, with the times of the children if they have some.
+    pub(super) fn write(
+        &self,
+        graph: &mut ContainerWriter,
+        index: usize,
+        times: Option<&[i64]>,
+    ) -> Result<()> {
+        graph.section(&format!("{index}.offsets"), &self.offsets)?;
+        graph.section(&format!("{index}.children"), &self.rows)?;
+        let Some(times) = times else { return Ok(()) };
+        graph.begin(&format!("{index}.times"))?;
+        for chunk in self.rows.chunks(TIMES_TOGETHER) {
+            let chunk: Vec<i64> = chunk.par_iter().map(|&child| times[child as usize]).collect();
+            graph.write(bytemuck::cast_slice(&chunk))?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the rows by (time, row); `None` if they are in that order already.

@@ -16,6 +16,8 @@ mod leaks;
 mod links;
 mod numbers;
 mod pipeline;
+mod read_ahead;
+mod read_batch;
 mod records;
 pub(super) mod references;
 mod second_pass;

@@ -11,6 +11,7 @@ use arrow_ipc::reader::StreamReader;
 use super::columns::{ColumnSummary, Summary};
 use super::layout::Layout;
 use super::links::Parents;
+use super::read_ahead::read_ahead;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
 use crate::files::open_file;
@@ -18,7 +19,9 @@ use crate::prepare::values::arrow_error;
 use crate::store::{Cell, ColumnStats, Scorer};
 
 /// Streams the batches of a staging file in order.
-pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+pub(super) fn staged(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<RecordBatch>> + Send + use<>> {
     let reader = BufReader::with_capacity(1 << 20, open_file(path)?);
     let reader = StreamReader::try_new(reader, None).map_err(arrow_error)?;
     Ok(reader.map(|batch| batch.map_err(arrow_error)))
@@ -71,32 +74,25 @@ pub(super) fn write_records(
     known_times: &[Vec<i64>],
 ) -> Result<()> {
     let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
-    let stride = layout.stride as usize;
-    let mut records = Vec::new();
-    let mut first_row = 0;
-    file.begin("rows")?;
-    for batch in staged(staged_path)? {
-        let batch = batch?;
-        records.clear();
-        records.resize(batch.num_rows() * stride, 0);
+    let records_of = |first_row: u64, batch: RecordBatch| {
+        let rows = first_row as usize..first_row as usize + batch.num_rows();
+        let mut records = vec![0; batch.num_rows() * layout.stride as usize];
         let mut target = Records { bytes: &mut records, layout };
         let recorded = recorded_times.map(|times| (layout.time_offset, times));
         let known = layout.known_offsets.iter().copied().zip(known_times.iter().map(Vec::as_slice));
         for (offset, times) in recorded.into_iter().chain(known) {
-            let times = &times[first_row..first_row + batch.num_rows()];
-            target.put(offset, times.iter().map(|time| time.to_le_bytes()));
+            target.put(offset, times[rows.clone()].iter().map(|time| time.to_le_bytes()));
         }
         for (&offset, parents) in layout.parent_offsets.iter().zip(parents) {
-            let rows = parents.stored(first_row..first_row + batch.num_rows());
-            target.put(offset, rows.map(u32::to_le_bytes));
+            target.put(offset, parents.stored(rows.clone()).map(u32::to_le_bytes));
         }
         for (place, (array, encoder)) in batch.columns().iter().zip(&encoders).enumerate() {
             encoder.write(&mut target, place, array);
         }
-        file.write(&records)?;
-        first_row += batch.num_rows();
-    }
-    Ok(())
+        Ok(records)
+    };
+    file.begin("rows")?;
+    read_ahead(Box::new(staged(staged_path)?), records_of, |records| file.write(&records))
 }
 
 /// Writes the records of a summary: the time of each row, its parent, and its numbers.

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::first_pass::{Indexes, Ingested};
 use super::layout::Layout;
 use super::leaks::reveals_target;
+use super::links::Children;
 use super::references::{referred_columns, time_parent};
 use super::summaries::{SummarisedTable, SummaryRows};
 use super::{aggregates, links, records, summaries};
@@ -108,28 +109,48 @@ impl SecondPass<'_> {
 
         let order = times.as_deref().map(links::time_order).transpose()?.flatten();
         let is_of_pairs = self.schema.is_of_pairs(table);
+        let parent_of =
+            |reference: &Reference| self.schema.table(&reference.to).unwrap_or_default();
+        let (order, row_counts) = (order.as_deref(), &self.row_counts);
+        let children_of = |number: usize| -> Option<Result<Children>> {
+            let parent_rows = row_counts[parent_of(table.references.get(number)?)];
+            Some(match is_of_pairs {
+                true => Children::none(parent_rows),
+                false => links::children_of(&parents[number], parent_rows, order),
+            })
+        };
+        let mut next = children_of(0);
         let mut relations = Vec::new();
         for (number, (reference, parents)) in table.references.iter().zip(parents).enumerate() {
-            let parent = self.schema.table(&reference.to).unwrap_or_default();
+            let Some(children) = next else { break };
+            let children = children?;
+            let parent = parent_of(reference);
             let index = self.first_relations[place] + number;
-            let (order, times) = (order.as_deref(), times.as_deref());
-            let parent_rows = self.row_counts[parent];
-            let graph = &mut self.graph;
             let name = reference.name();
-            let children = match is_of_pairs {
-                true => links::write_no_children(graph, index, parent_rows)?,
-                false => links::write_children(graph, index, parents, parent_rows, order, times)?,
-            };
+            // The next ones are found while these are written.
+            let graph = &mut self.graph;
+            let written;
+            (written, next) = rayon::join(
+                || children.write(graph, index, times.as_deref()),
+                || children_of(number + 1),
+            );
+            written?;
             let is_own = |a: &&Aggregate| a.table == table.name && a.reference == name;
             if let Some(aggregate) = self.schema.aggregates.iter().find(is_own) {
-                aggregates::write_totals(graph, index, &children, aggregate, &summed)?;
+                aggregates::write_totals(
+                    &mut self.graph,
+                    index,
+                    &children.rows,
+                    aggregate,
+                    &summed,
+                )?;
             }
             relations.push(RelationMetadata {
                 name,
                 child: place as u32,
                 parent: parent as u32,
                 parent_offset: layout.parent_offsets[number],
-                edge_count: children.len() as u32,
+                edge_count: children.rows.len() as u32,
                 null_count: parents.null_count,
                 unresolved_count: parents.unresolved_count,
             });
@@ -170,7 +191,7 @@ impl SecondPass<'_> {
             let parent = self.parent_of(&summary.table, by)?;
             let (links, times) = (links::Parents::of_rows(parents.clone()), Some(&*rows.ends));
             let (graph, parent_rows) = (&mut self.graph, self.row_counts[parent]);
-            links::write_children(graph, relation, &links, parent_rows, None, times)?;
+            links::children_of(&links, parent_rows, None)?.write(graph, relation, times)?;
             relations.push(RelationMetadata {
                 name: by.clone(),
                 child: place as u32,

@@ -3,11 +3,11 @@
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use arrow_array::{Array, StringViewArray, UInt32Array};
+use arrow_array::{Array, UInt32Array};
 use half::f16;
-use rayon::prelude::*;
 
-use super::keys::{KeyIndex, digest};
+use super::keys::KeyIndex;
+use super::read_batch::TextColumn;
 use crate::container::{ContainerWriter, StringsWriter, read_next};
 use crate::error::{Error, Result};
 use crate::files::open_file;
@@ -33,24 +33,15 @@ impl Texts {
         Ok(Self { index: KeyIndex::new(), strings, file, path: folder.join(TEXT_FILE) })
     }
 
-    /// Returns the indexes of the texts of each of `columns`, adding new texts.
+    /// Returns the indexes of the texts of each column of a batch, adding new texts.
     ///
     /// Texts are numbered row by row, so the numbers do not depend on the batches.
-    pub(super) fn intern(&mut self, columns: &[&StringViewArray]) -> Result<Vec<UInt32Array>> {
-        let digest_of = |texts: &StringViewArray, row| {
-            if texts.is_null(row) { 0 } else { digest(texts.value(row).as_bytes()) }
-        };
-        let digests: Vec<Vec<u128>> = (columns.iter())
-            .map(|texts| {
-                let rows = (0..texts.len()).into_par_iter().with_min_len(1024);
-                rows.map(|row| digest_of(texts, row)).collect()
-            })
-            .collect();
-        digests.iter().for_each(|digests| self.index.warm(digests));
-        let rows = columns.first().map_or(0, Array::len);
+    pub(super) fn intern(&mut self, columns: &[TextColumn]) -> Result<Vec<UInt32Array>> {
+        columns.iter().for_each(|column| self.index.warm(&column.digests));
+        let rows = columns.first().map_or(0, |column| column.texts.len());
         let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
         for row in 0..rows {
-            for ((texts, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
+            for (TextColumn { texts, digests, .. }, indexes) in columns.iter().zip(&mut indexes) {
                 if texts.is_null(row) {
                     indexes.push(0);
                     continue;
@@ -62,8 +53,10 @@ impl Texts {
                 indexes.push(index);
             }
         }
-        let arrays = indexes.into_iter().zip(columns);
-        Ok(arrays.map(|(i, texts)| UInt32Array::new(i.into(), texts.logical_nulls())).collect())
+        let nulls = columns.iter().map(|column| column.texts.logical_nulls());
+        Ok((indexes.into_iter().zip(nulls))
+            .map(|(i, nulls)| UInt32Array::new(i.into(), nulls))
+            .collect())
     }
 
     /// Returns the number of distinct texts.

@@ -1,0 +1,177 @@
+//! Reads batches while those before them are worked on.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use arrow_array::RecordBatch;
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::panics::panic_message;
+use crate::prepare::source::Batches;
+
+/// The bytes of the batches that are converted together, however many threads there are.
+const BYTES_TOGETHER: usize = 64 << 20;
+
+/// Converts batches, several at once, while another thread reads the next ones and `consume` takes what
+/// the earlier ones became, in their order. `convert` also gets the number of the first row of a batch.
+pub(super) fn read_ahead<T: Send>(
+    batches: Batches,
+    convert: impl Fn(u64, RecordBatch) -> Result<T> + Sync,
+    mut consume: impl FnMut(T) -> Result<()> + Send,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let (send, mut receive) = sync_channel(4);
+        let reader = scope.spawn(move || {
+            for batch in batches {
+                let stop = batch.is_err();
+                if send.send(batch).is_err() || stop {
+                    return;
+                }
+            }
+        });
+        let mut consume_all = || -> Result<()> {
+            let (mut converted, mut row_count) = (Vec::new(), 0);
+            loop {
+                let (consumed, next) = rayon::join(
+                    || converted.into_iter().try_for_each(|batch: Result<T>| consume(batch?)),
+                    || -> Vec<Result<T>> {
+                        let batches = some_of(&mut receive, &mut row_count).into_par_iter();
+                        batches
+                            .map(|batch| batch.and_then(|(row, batch)| convert(row, batch)))
+                            .collect()
+                    },
+                );
+                consumed?;
+                if next.is_empty() {
+                    return Ok(());
+                }
+                converted = next;
+            }
+        };
+        let consumed = consume_all();
+        // The thread may wait to hand over a batch that nobody takes.
+        drop(receive);
+        // A panic that nobody takes would be one of this thread, too.
+        let read = reader.join();
+        consumed?;
+        read.map_err(|panic| {
+            Error::data(format!(
+                "internal error: reading the rows panicked: {}",
+                panic_message(&*panic)
+            ))
+        })
+    })
+}
+
+/// Waits for a batch, and takes those that have been read besides: at most one for each thread. None are
+/// left when it returns none. Counts their rows.
+fn some_of(
+    receive: &mut Receiver<Result<RecordBatch>>,
+    row_count: &mut u64,
+) -> Vec<Result<(u64, RecordBatch)>> {
+    let (mut batches, mut bytes) = (Vec::new(), 0);
+    let mut next = receive.recv().ok();
+    while let Some(batch) = next {
+        batches.push(batch.map(|batch| {
+            let first_row = *row_count;
+            *row_count += batch.num_rows() as u64;
+            bytes += batch.get_array_memory_size();
+            (first_row, batch)
+        }));
+        let is_enough = batches.len() >= rayon::current_num_threads() || bytes >= BYTES_TOGETHER;
+        next = if is_enough { None } else { receive.try_recv().ok() };
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+    use arrow_schema::Schema;
+
+    use super::read_ahead;
+    use crate::error::{Error, Result};
+
+    fn batch(number: u32) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(UInt32Array::from(vec![number]));
+        RecordBatch::try_from_iter([("number", numbers)]).unwrap()
+    }
+
+    fn number_of(batch: &RecordBatch) -> u32 {
+        batch.column(0).as_any().downcast_ref::<UInt32Array>().unwrap().value(0)
+    }
+
+    /// Returns the numbers that were taken, of batches of which one cannot be read or converted.
+    fn taken(count: u32, unreadable: Option<u32>, bad: Option<u32>) -> (Vec<u32>, Result<()>) {
+        let batches = (0..count).map(move |number| match Some(number) == unreadable {
+            true => Err(Error::data("unreadable")),
+            false => Ok(batch(number)),
+        });
+        let mut taken = Vec::new();
+        let convert = |first_row, batch: RecordBatch| match number_of(&batch) {
+            number if Some(number) == bad => Err(Error::data("bad")),
+            number if u64::from(number) == first_row => Ok(number),
+            number => {
+                Err(Error::data(format!("batch {number}, of one row, begins at {first_row}")))
+            }
+        };
+        let end = read_ahead(Box::new(batches), convert, |number| {
+            taken.push(number);
+            Ok(())
+        });
+        (taken, end)
+    }
+
+    #[test]
+    fn batches_keep_their_order_on_any_number_of_threads() {
+        for threads in [1, 2, 3, 8] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            for count in [0, 1, 2, 50] {
+                let (numbers, end) = pool.install(|| taken(count, None, None));
+                assert_eq!(numbers, (0..count).collect::<Vec<_>>(), "{threads} threads");
+                end.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_error_comes_after_all_batches_before_it() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        for (unreadable, bad, expected) in
+            [(Some(7), None, "unreadable"), (None, Some(7), "bad"), (Some(9), Some(7), "bad")]
+        {
+            let (numbers, end) = pool.install(|| taken(20, unreadable, bad));
+            assert_eq!(numbers, (0..7).collect::<Vec<_>>());
+            assert_eq!(end.expect_err("a batch is missing").to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_consumer_ends_the_reading_thread() {
+        let batches = (0..).map(|number| Ok(batch(number)));
+        let end = read_ahead(Box::new(batches), |_, batch| Ok(batch), |_| Err(Error::data("full")));
+        assert_eq!(end.expect_err("the disk is full").to_string(), "full");
+    }
+
+    #[test]
+    fn a_panic_of_the_reading_thread_is_its_error() {
+        let batches = (0..3).map(|number| match number {
+            2 => panic!("the library gave up"),
+            _ => Ok(RecordBatch::new_empty(Arc::new(Schema::empty()))),
+        });
+        let mut taken = 0;
+        let read = read_ahead(
+            Box::new(batches),
+            |_, batch| Ok(batch),
+            |_| {
+                taken += 1;
+                Ok(())
+            },
+        );
+        let error = read.expect_err("a table without its last rows").to_string();
+        assert_eq!(error, "internal error: reading the rows panicked: the library gave up");
+        assert_eq!(taken, 2);
+    }
+}
