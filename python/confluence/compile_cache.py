@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
 import time
 from pathlib import Path
+
+from confluence.processor import cores, processor
 
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 # JAX keeps only what took a second to compile, unless told otherwise.
@@ -60,12 +61,4 @@ def _remove_unused(folder: Path) -> None:
 
 def _machine() -> str:
     """Returns a name for the kind of processor and the number of cores of this process."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
-    except OSError:
-        lines = []
-    kinds = ("model name", "flags", "Features", "CPU part")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = [line for line in lines if line.startswith(kinds)]
-    text = "\n".join([platform.machine(), platform.processor(), str(cores), *found])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{processor()}\n{cores()}".encode()).hexdigest()[:16]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from confluence import compile_keys, rollcall
 from confluence.batch import REPLICATED, Batch
 from confluence.meeting_place import AddressFile, KnownAddress
 from confluence.peers import Peers
+from confluence.processor import cores, processor
 from confluence.rollcall import JoinError
 from headwater._headwater import launched
 
-_MOST_KIND_BYTES = 128
+_MOST_KIND_BYTES = 256
 # JAX ends all processes without a word that helps; `Peers` notices sooner who is silent, and
 # whether the processes that have ended have to wait for one that writes results.
 _LATER_SECONDS, _MUCH_LATER_SECONDS = 60, 7 * 86_400
@@ -119,14 +120,23 @@ class Processes:
             ) from None
 
 
+def device_kind() -> str:
+    """Returns the kind of this process's devices, of a CPU by its name and instructions."""
+    if jax.default_backend() == "cpu":
+        return processor()
+    return jax.local_devices()[0].device_kind
+
+
 def warn_of_unlike_processes() -> None:
     """Prints which processes have other bits than rank 0, if any; all processes call it together.
 
-    A CPU adds up in an order that depends on its kind and on the number of its cores.
+    A CPU adds up in an order that depends on its kind and on the number of its cores, and each
+    version of JAX may compile another.
     """
-    kind = jax.local_devices()[0].device_kind
+    kind = device_kind()
     if jax.default_backend() == "cpu":
-        kind += f" of {len(os.sched_getaffinity(0))} cores"
+        kind += f" of {cores()} cores"
+    kind += f" with jax {jax.__version__}, jaxlib {version('jaxlib')}"
     own = np.frombuffer(kind.encode()[:_MOST_KIND_BYTES].ljust(_MOST_KIND_BYTES), np.uint8)
     first, *others = (
         row.tobytes().decode(errors="replace").strip()
@@ -137,8 +147,8 @@ def warn_of_unlike_processes() -> None:
             if other != first:
                 print(
                     f"confluence: rank {rank} has {other}, rank 0 has {first}: the last digits "
-                    "depend on which rank computes what; give all ranks the same processor and the "
-                    "same number of cores",
+                    "depend on which rank computes what; give all ranks the same processor, the "
+                    "same number of cores and the same versions",
                     file=sys.stderr,
                 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,11 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from confluence import config
 from confluence.checkpoint import CheckpointError
-from confluence.parallel import Processes
+from confluence.parallel import Processes, device_kind
+from confluence.processor import cores
 from headwater._headwater import Claim, InvalidArgument, read_file, write_file
 
 # What a run writes beside its configuration.
@@ -152,8 +150,8 @@ def write_settings(out: Path, settings: config.Config, processes: Processes, ste
     now = {
         "python": sys.version.split()[0],
         **{name: version(name) for name in names},
-        "device": jax.devices()[0].device_kind,
-        "cores": len(os.sched_getaffinity(0)),
+        "device": device_kind(),
+        "cores": cores(),
         "processes": processes.count,
     }
     path = out / "versions.json"

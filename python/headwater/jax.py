@@ -180,7 +180,8 @@ def _check_shards(x: jax.Array, chunk_rows: int) -> None:
     if wrong:
         raise InvalidArgument(
             f"expected shards that begin at a multiple of chunk_rows, {chunk_rows}, found one that "
-            f"begins at row {wrong[0]}; use chunk_rows={_divisor(cuts, chunk_rows)}"
+            f"begins at row {wrong[0]}; use chunk_rows={_divisor(cuts, chunk_rows)}, also on "
+            "other numbers of devices, because each chunk_rows has other bits"
         )
 
 
@@ -257,7 +258,8 @@ def tree_sum(tree: Any, axis_name: str, *, leaves: int, folded: bool = False) ->
     Args:
         tree: Arrays [n, ...], the leaves of this device along the first axis. Device r of W has n
             or n - 1 of them, after those of the devices before it: the first `leaves % W` devices
-            have one more. Where a device has n - 1, its last row counts nothing.
+            have one more. Where a device has n - 1, its last row counts nothing: `spread` puts one
+            there.
         axis_name: The axis of the mesh over which the leaves are spread.
         leaves: The number of leaves of all devices, at least one for each.
         folded: The arrays are `TreeSum.nodes()`.
@@ -292,6 +294,36 @@ def tree_sum(tree: Any, axis_name: str, *, leaves: int, folded: bool = False) ->
     return _sum_of_nodes(tree, axis_name, nodes)
 
 
+def spread(tree: Any, devices: int) -> Any:
+    """Returns arrays [n, ...] of n leaves as `tree_sum` takes them from a number of devices.
+
+    Each device has as many rows then: one that counts nothing follows the leaves of a device that
+    has fewer. To pad the arrays at their end instead would drop leaves.
+
+    Args:
+        tree: Arrays [n, ...], a leaf in each row.
+        devices: The number of devices of the axis, from 1 to n.
+
+    Raises:
+        InvalidArgument: The arrays have different numbers of leaves, or there are more devices.
+
+    Example:
+        >>> spread(jnp.array([1.0, 2.0, 4.0, 8.0]), devices=3)
+        Array([1., 2., 4., 4., 8., 8.], dtype=float32)
+    """
+    counts = {array.shape[:1] for array in jax.tree.leaves(tree)}
+    if len(counts) != 1 or counts == {()}:
+        raise InvalidArgument(
+            "expected arrays with as many leaves along their first axes, found "
+            f"{sorted(counts)}; give each array a row for each leaf"
+        )
+    ((leaves,),) = counts
+    shares = [share(leaves, rank, devices) for rank in range(devices)]
+    most = len(shares[0])
+    places = np.array([min(own.start + row, own.stop - 1) for own in shares for row in range(most)])
+    return jax.tree.map(lambda array: array[places], tree)
+
+
 class TreeSum:
     """The leaves of one process for `tree_sum`, added up as they come: gradient accumulation.
 
@@ -316,9 +348,12 @@ class TreeSum:
     def push(self, tree: Any) -> None:
         """Adds the next leaf, and takes over its arrays, whose memory is used again.
 
+        Of NumPy arrays and numbers it makes JAX arrays, which are copies.
+
         Raises:
             InvalidArgument: It has another form than the leaf before, or is one too many.
         """
+        tree = jax.tree.map(lambda of: of if isinstance(of, jax.Array) else jnp.array(of), tree)
         form = jax.tree.map(_form_of, tree)
         self._leaves.push(form, lambda: tree)
 
@@ -350,7 +385,18 @@ def _form_of(array: jax.Array) -> Any:
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _added(left: Any, right: Any) -> Any:
-    return jax.tree.map(jnp.add, left, right)
+    return jax.tree.map(_sum_of_two, left, right)
+
+
+def _sum_of_two(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns the sum, where each NaN has the same bits.
+
+    A compiler may swap the two numbers, and of two NaN a processor keeps the bits of the first.
+    """
+    total = left + right
+    if not jnp.issubdtype(total.dtype, jnp.inexact):
+        return total
+    return jnp.where(jnp.isnan(total), jnp.nan, total)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -363,7 +409,7 @@ def _stacked(nodes: list[Any], most: int) -> Any:
 
 
 def _added_alone(left: Any, right: Any) -> Any:
-    return _apart(jax.tree.map(jnp.add, left, right))
+    return _apart(jax.tree.map(_sum_of_two, left, right))
 
 
 def _apart(tree: Any) -> Any:
@@ -426,6 +472,8 @@ def _sum_of_nodes(tree: Any, axis_name: str, nodes: Sequence[Sequence[Node]]) ->
 def _sum_of_vectors(own: jax.Array, axis_name: str, nodes: Sequence[Sequence[Node]]) -> jax.Array:
     """Returns the sum of the rows that are nodes, of `own` [n, P] on each device."""
     world, (rows, length) = len(nodes), own.shape
+    if not length:
+        return own[0]
     # Each device adds up a W-th of the numbers, in the order of the tree.
     part = -(-length // world)
     own = jnp.pad(own, ((0, 0), (0, world * part - length)))

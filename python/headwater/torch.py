@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -273,7 +274,15 @@ class TreeSum:
 
 
 def _added(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [one + other for one, other in zip(left, right, strict=True)]
+    return [_sum_of_two(one, other) for one, other in zip(left, right, strict=True)]
+
+
+def _sum_of_two(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Returns the sum. Each NaN has the same bits, whichever processor adds."""
+    total = left + right
+    if not (total.is_floating_point() or total.is_complex()):
+        return total
+    return total.masked_fill_(total.isnan(), math.nan)
 
 
 def _flat(tensors: Tensors) -> tuple[_Names, list[torch.Tensor]]:

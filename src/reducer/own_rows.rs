@@ -49,8 +49,9 @@ impl OwnRows {
     #[must_use]
     pub fn next_own(&self, row: u64) -> u64 {
         let block = self.block_of(row);
-        let world = self.assignment.world();
-        let behind = (self.assignment.rank() + world - block % world) % world;
+        let (rank, world) = (self.assignment.rank(), self.assignment.world());
+        let turn = block % world;
+        let behind = if rank >= turn { rank - turn } else { world - turn + rank };
         match behind {
             0 => row.min(self.job.rows()),
             _ => self.start_of(block.saturating_add(behind)),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import runs
-from confluence import compile_cache, memory, orbax_noise, xla_flags
+from confluence import compile_cache, memory, orbax_noise, processor, xla_flags
 
 
 def printed(code, **changes):
@@ -228,13 +228,21 @@ def test_each_number_of_cores_has_programs_of_its_own():
 
 
 def test_processors_of_one_kind_share_programs(monkeypatch):
-    def machine(*kinds):
-        text = "\n\n".join(f"processor : {n}\nmodel name : {of}" for n, of in enumerate(kinds))
-        monkeypatch.setattr(compile_cache.Path, "read_text", lambda _: text)
+    def machine(*kinds, flags="avx2"):
+        text = "\n\n".join(
+            f"processor : {n}\nmodel name : {of}\nflags : {flags}" for n, of in enumerate(kinds)
+        )
+        monkeypatch.setattr(processor.Path, "read_text", lambda _: text)
+        processor.processor.cache_clear()
         return compile_cache._machine()
 
-    assert machine("a", "a") == machine("a", "b")
-    assert machine("a", "a") != machine("b", "b")
+    try:
+        assert machine("a", "a") == machine("a", "b")
+        assert processor.processor().startswith("a (")
+        assert machine("a", "a") != machine("b", "b")
+        assert machine("a", "a") != machine("a", "a", flags="avx512f")
+    finally:
+        processor.processor.cache_clear()
 
 
 @pytest.mark.usefixtures("unset")

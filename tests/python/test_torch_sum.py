@@ -66,7 +66,14 @@ def drawn_leaves():
         "matrix": draws.standard_normal((12, 7, 11)).astype(np.float32),
         "number": (draws.standard_normal(12) * 10.0 ** draws.integers(-3, 3, 12)).astype("f4"),
         "half": draws.standard_normal((12, 5)).astype(np.float16),
+        # With signs and bits of their own; of two, either may be the second.
+        "nan": not_numbers(draws.integers(0, 4, (12, 40))),
     }
+
+
+def not_numbers(kinds):
+    bits = np.array([0x7FC00001, 0xFFC00002, 0x7F800000, 0xFF800000], np.uint32)
+    return bits[kinds].view(np.float32)
 
 
 def added_by(world, folder, device="cpu"):

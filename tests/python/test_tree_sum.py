@@ -64,8 +64,12 @@ for devices in map(int, sys.argv[6].split(",")):
         # As they come: each process adds up those of its device, if it has one.
         if processes == devices:
             total = TreeSum(count, process, devices)
+            # Of NumPy arrays it takes copies.
+            reused = jax.tree.map(lambda of: np.empty(of.shape[1:], of.dtype), given)
             for number in total.numbers:
-                total.push(jax.tree.map(lambda of: jnp.array(of[number]), given))
+                for key, of in given.items():
+                    reused[key][...] = of[number]
+                total.push(reused)
             if devices == 1:
                 sums = total.whole()
             else:
@@ -99,7 +103,15 @@ def some_leaves():
         "matrix": draws.standard_normal((12, 7, 11)).astype(np.float32),
         "number": (draws.standard_normal(12) * 10.0 ** draws.integers(-3, 3, 12)).astype("f4"),
         "half": draws.standard_normal((12, 5)).astype(np.float16),
+        # With signs and bits of their own; of two, either may be the second.
+        "nan": not_numbers(draws.integers(0, 4, (12, 40))),
+        "empty": np.zeros((12, 0), np.int32),
     }
+
+
+def not_numbers(kinds):
+    bits = np.array([0x7FC00001, 0xFFC00002, 0x7F800000, 0xFF800000], np.uint32)
+    return bits[kinds].view(np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -273,3 +273,16 @@ fn more_rows_than_a_rank_owns_are_refused_with_those_that_are_left() {
         assert!(error.to_string().contains(words), "{error}");
     }
 }
+
+#[test]
+fn the_ranks_of_the_largest_world_have_a_block_each() {
+    let job = job(10, 3);
+    let blocks = Blocks::new(job.chunk_count(), 0).unwrap();
+    for (rank, first) in [(0, 0), (3, 9), (u64::MAX - 1, 10)] {
+        let own = OwnRows::new(&job, blocks, Assignment::new(rank, u64::MAX).unwrap());
+        assert_eq!(own.next_own(1), if rank == 0 { 1 } else { first });
+        assert_eq!(own.first(), first);
+        // No block after the last is a rank's.
+        assert_eq!(own.next_own(10), 10);
+    }
+}
