@@ -341,10 +341,14 @@ def _processes(args: argparse.Namespace) -> Processes:
             f"expected --processes {found.count}, as many as {found.launcher} started, or 1 to "
             f"train alone, found {count}"
         )
-    if args.coordinator is None and count > 1 == found.count:
-        raise config.ConfigError(
-            f"expected --coordinator HOST:PORT with --processes {count}, found none"
-        )
+    if count > 1 == found.count:
+        needed = {"--rank R": args.rank, "--coordinator HOST:PORT": args.coordinator}
+        missing = [option for option, given in needed.items() if given is None]
+        if missing:
+            raise config.ConfigError(
+                f"expected {' and '.join(missing)} with --processes {count}, because no launcher "
+                "started this process, found none"
+            )
     if args.coordinator is not None:
         rollcall.address(args.coordinator)
     if not 0 <= rank < count:

@@ -181,23 +181,28 @@ _OF_WALK = {
 }
 
 
+def check_processes(settings: config.Config, count: int) -> None:
+    """Raises ConfigError if there are more processes than microbatches."""
+    microbatches = config.microbatches(settings)
+    if 0 < microbatches < count:
+        raise config.ConfigError(
+            f"expected at most {microbatches} processes, one for each of optimizer.microbatches, "
+            f"found {count}; start a run with more microbatches, a number that divides "
+            f"data.batch_size = {settings.data.batch_size}"
+        )
+
+
 def open_samplers(
     settings: config.Config, processes: Processes, open_resources: ExitStack
 ) -> Samplers:
     """Returns the samplers of a process, which are shut down with the other resources.
 
     Raises:
-        ConfigError: There are more processes than microbatches, and as `open_sampler`.
+        ConfigError: As `open_sampler`.
     """
     data, run, count = settings.data, settings.run, config.microbatches(settings)
     if not count:
         each = [processes]
-    elif processes.count > count:
-        raise config.ConfigError(
-            f"expected at most {count} processes, one for each of optimizer.microbatches, found "
-            f"{processes.count}; start a run with more microbatches, a number that divides "
-            f"data.batch_size = {data.batch_size}"
-        )
     else:
         # A microbatch is what a rank would have of as many.
         numbers = TreeSum(count, processes.rank, processes.count).numbers

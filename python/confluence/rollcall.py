@@ -31,6 +31,8 @@ RunIdentity = Mapping[str, Any]
 
 # A rank sends its report at once, and rank 0 its answer; so a connection has this long for it.
 _READ_TIMEOUT_SECONDS = 10.0
+# Ranks that were started together meet within this time, and nobody needs to hear of it.
+_QUIET_SECONDS = 5.0
 # Rank 0 acknowledges a report at once; what does not within this time is another program.
 _ACKNOWLEDGE_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
@@ -98,7 +100,14 @@ def call(
         host, port = address(coordinator)
         listeners = [open_resources.enter_context(of) for of in _listen(host, port, end)]
         gathering = open_resources.enter_context(_Gathering(listeners, count, meeting))
-        refusal = gathering.run(end)
+        refusal = gathering.run(min(end, time.monotonic() + _QUIET_SECONDS))
+        if refusal is None:
+            print(
+                f"confluence: rank 0 waits at {coordinator} for {gathering.absent()}, "
+                f"{timeout_seconds} s at most",
+                file=sys.stderr,
+            )
+            refusal = gathering.run(end)
         if refusal is None:
             hint = _loopback_hint(host, listeners)
             refusal = gathering.missing(f"{coordinator} within {timeout_seconds} s{hint}")
@@ -184,11 +193,15 @@ class _Gathering:
                 self._close(connection)
         return ""
 
-    def missing(self, what: str) -> str:
-        """Returns the reason to refuse all ranks when the time is over."""
+    def absent(self) -> str:
+        """Returns the ranks that have not joined."""
         joined = self._joined.values()
         ranks = [str(rank) for rank in range(1, self._count) if rank not in joined]
-        refusal = f"rank {', '.join(ranks)} did not connect to {what}"
+        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
+
+    def missing(self, what: str) -> str:
+        """Returns the reason to refuse all ranks when the time is over."""
+        refusal = f"{self.absent()} did not connect to {what}"
         return f"{refusal}; {self._turned_away}" if self._turned_away else refusal
 
     def accept_all(self) -> dict[int, socket.socket]:

@@ -29,7 +29,7 @@ from confluence import (
 )
 from confluence.assembly import Assembly, assemble, open_run, open_stores
 from confluence.checkpoint import Checkpoints, Writer, steps_in
-from confluence.feed import Feed
+from confluence.feed import Feed, check_processes
 from confluence.parallel import Processes
 from confluence.patience import Validation
 from confluence.peers import Peers
@@ -69,6 +69,7 @@ def train(
         Interrupted: SIGINT or SIGTERM came; the run can be resumed.
     """
     members.check(out, settings)
+    check_processes(settings, processes.count)
     run_folder.check_folder(out, resume=resume)
     StatusLine(is_leader=processes.rank == 0).show("reading the store")
     is_alone = processes.count == 1

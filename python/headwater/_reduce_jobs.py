@@ -69,7 +69,9 @@ class Job:
         ReductionCore(self._fields() | ({"parts": 1} if self.rows is None else {}))
 
     def _fields(self) -> dict[str, Any]:
-        return {"statistic": self.statistic, "parts": None, **vars(self)}
+        # By name: a job that a version with fewer fields pickled has their defaults.
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"statistic": self.statistic, "parts": None, **fields}
 
     def _others(self) -> dict[str, tuple[str, int]]:
         """Returns the types and columns of the arrays beside the rows, by name."""
@@ -283,6 +285,11 @@ class HistogramJob(Job):
     statistic = "histogram"
 
     def __post_init__(self) -> None:
+        if isinstance(self.edges, numbers.Real):
+            raise InvalidArgument(
+                f"expected edges as a list of numbers, found {self.edges!r}, which is none, nor a "
+                "number of bins; give each edge"
+            )
         object.__setattr__(self, "edges", _numbers("edges", self.edges))
         super().__post_init__()
 
@@ -519,8 +526,14 @@ class SumJob:
                 f"expected arrays by their names, found {type(self.arrays).__name__}; name them, "
                 'such as {"loss": loss}'
             )
+        unnamed = [name for name in self.arrays if not isinstance(name, str)]
+        if unnamed:
+            raise InvalidArgument(
+                f"expected arrays by names that are text, found {unnamed[0]!r}; name them, such as "
+                '{"loss": loss}'
+            )
         # In the order of their names, so that equal jobs have one plan.
-        names = sorted(self.arrays, key=str)
+        names = sorted(self.arrays)
         forms = {name: _form_of(name, self.arrays[name]) for name in names}
         object.__setattr__(self, "arrays", forms)
         ReductionCore(self._fields())
@@ -539,7 +552,7 @@ class SumJob:
     def _leaf(self, arrays: Mapping[str, npt.ArrayLike]) -> list[npt.NDArray[np.uint8]]:
         """Returns the arrays of a leaf as bytes."""
         found = list(arrays) if isinstance(arrays, Mapping) else type(arrays).__name__
-        if not isinstance(arrays, Mapping) or sorted(arrays) != sorted(self.arrays):
+        if not isinstance(arrays, Mapping) or set(arrays) != set(self.arrays):
             raise InvalidArgument(
                 f"expected the arrays {list(self.arrays)} by name, as in the job, found {found}"
             )

@@ -133,9 +133,10 @@ class Worker(_Pushing):
     def cursor(self) -> bytes:
         """Returns the position in the own blocks, to save beside the last portion.
 
-        It covers the blocks whose sums were all returned by `portion`, not rows that were pushed
-        since. It names the job, `rank`, `world` and `block_chunks`. It is advice for `resume`: a
-        fold that has lost its cursors goes on from the `missing` rows of its `Reduction`.
+        It covers the own blocks before the first row, and those whose sums were all returned by
+        `portion`, not rows that were pushed since. It names the job, `rank`, `world` and
+        `block_chunks`. It is advice for `resume`: a fold that has lost its cursors goes on from the
+        `missing` rows of its `Reduction`.
         """
         return self._core.cursor()
 

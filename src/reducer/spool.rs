@@ -280,13 +280,14 @@ impl Spool {
                     blocks.count()
                 )));
             }
-            let bytes = read_file(&path);
-            let inserted = bytes.and_then(|bytes| {
+            let read = read_file(&path).and_then(|bytes| {
                 let portion = Portion::of(job, &**source.statistic());
-                reduction.insert_all(read_block(&portion, &bytes, blocks.chunks(block))?)
+                read_block(&portion, &bytes, blocks.chunks(block))
             });
-            nodes += inserted
-                .context(|| format!("{}; run work again for block {block}", path.display()))?;
+            let sums =
+                read.context(|| format!("{}; run work again for block {block}", path.display()))?;
+            // Of another version of a file, `work` would fold it to the same again.
+            nodes += reduction.insert_all(sums).context(|| path.display())?;
             progress.advance(1)?;
         }
         check_complete(&reduction, &blocks, &self.folder)?;

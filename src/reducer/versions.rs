@@ -144,9 +144,8 @@ impl Versions {
 /// The error for rows of two versions of a file.
 pub(super) fn differ(known: &FileVersion, found: &FileVersion, rows: &str) -> Error {
     Error::mismatch(format!(
-        "{rows} were folded from another version of {}: expected {known}, found {found}; fold all rows \
+        "{rows} were folded from another version of a file: from {found}, not from {known}; fold all rows \
          of one version, or, if only the file's date or place has changed, add --same-data, which reads \
-         the rows again and compares them",
-        known.path
+         the rows again and compares them"
     ))
 }

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from child_processes import free_port
-from confluence import batch, config, feed, microbatches, synthetic
+from confluence import batch, config, feed, microbatches, synthetic, training
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.config import ConfigError
 from confluence.parallel import Layout, Processes
@@ -235,9 +235,15 @@ def test_the_number_of_microbatches_divides_the_batch():
         config.load(None, ["optimizer.microbatches=many"])
 
 
-def test_more_processes_than_microbatches_are_refused(tiny_config):
+def test_more_processes_than_microbatches_are_refused(tiny_config, tmp_path):
     with pytest.raises(ConfigError, match="expected at most 8 processes, .* found 9"):
-        feed.open_samplers(tiny_config, Processes(9, 0, "x:1"), None)
+        feed.check_processes(tiny_config, 9)
+    feed.check_processes(tiny_config, 8)
+    # Before a rank waits for others.
+    nine = Processes(9, 0, "127.0.0.1:1")
+    with pytest.raises(ConfigError, match="expected at most 8 processes, .* found 9"):
+        training.train(tiny_config, tmp_path / "run", nine)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_from_before_the_setting_has_no_microbatches(alone, tmp_path):

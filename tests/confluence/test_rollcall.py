@@ -76,7 +76,7 @@ def test_all_ranks_are_refused_if_one_differs():
 def test_missing_ranks_are_named():
     port = free_port()
     found = called({0: 7, 2: 7}, count=4, timeout=1, port=port)
-    expected = f"rank 1, 3 did not connect to 127.0.0.1:{port} within 1 s"
+    expected = f"ranks 1, 3 did not connect to 127.0.0.1:{port} within 1 s"
     assert found == dict.fromkeys((0, 2), expected)
 
 

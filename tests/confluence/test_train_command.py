@@ -71,10 +71,11 @@ def test_options_name_the_processes_without_a_launcher(launched):
 
 
 def test_processes_that_cannot_meet_are_refused(launched):
-    assert refused("--processes", "2") == (
-        "expected --coordinator HOST:PORT with --processes 2, found none"
-    )
-    assert refused("--processes", "2", "--coordinator", "x") == (
+    alone = "with --processes 2, because no launcher started this process, found none"
+    assert refused("--processes", "2") == f"expected --rank R and --coordinator HOST:PORT {alone}"
+    assert refused("--processes", "2", "--rank", "1") == f"expected --coordinator HOST:PORT {alone}"
+    assert refused("--processes", "2", "--coordinator", HERE) == f"expected --rank R {alone}"
+    assert refused("--processes", "2", "--rank", "1", "--coordinator", "x") == (
         "expected --coordinator HOST:PORT, found 'x'"
     )
     for rank in ("-1", "2"):

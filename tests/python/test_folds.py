@@ -607,6 +607,12 @@ def test_invalid_jobs_are_named():
         (reduce.MomentsJob, {"shifts": [1, 2]}, headwater.InvalidArgument, "one for each of 3"),
         (reduce.MomentsJob, {"shifts": math.nan}, headwater.InvalidArgument, "a finite shift"),
         (reduce.HistogramJob, {"edges": []}, headwater.InvalidArgument, "at least one edge"),
+        (
+            reduce.HistogramJob,
+            {"edges": 3},
+            headwater.InvalidArgument,
+            "found 3, .* give each edge",
+        ),
         (reduce.HistogramJob, {"edges": [1, 0]}, headwater.InvalidArgument, "increasing edges"),
         (reduce.HistogramJob, {"edges": [[1]]}, headwater.InvalidArgument, "a list of numbers"),
         (reduce.MomentsJob, {"shifts": "wide"}, headwater.InvalidArgument, "shifts as numbers"),

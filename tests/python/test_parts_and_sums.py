@@ -318,6 +318,7 @@ def test_leaves_of_another_form_are_refused():
         ),
         ([good["loss"]], "as in the job, found list"),
         (good | {"more": good["loss"]}, "found .*'more'"),
+        (good | {1: good["loss"]}, "found .*, 1]"),
         (good | {"loss": np.float32(1)}, r"loss of float64 \[\] as in the job, found float32 \[\]"),
         (
             good | {"fisher": np.zeros((2, 3), np.float32)},
@@ -338,7 +339,7 @@ def test_leaves_of_another_form_are_refused():
         ({"a": ("float64", (-1,))}, "expected a as an array"),
         ({"a": ("float", "wide")}, "expected a as an array"),
         ({"a": ("number", (1,))}, "expected a as an array"),
-        ({1: np.zeros(2)}, "arrays: "),
+        ({1: np.zeros(2)}, "names that are text, found 1; name them"),
     ]:
         with pytest.raises(headwater.InvalidArgument, match=words):
             SumJob(3, arrays, "x")

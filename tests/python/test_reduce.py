@@ -531,7 +531,7 @@ def test_p6_rows_that_change_between_ranks_or_before_a_resume_are_refused(tmp_pa
     ):
         refused = reduce(*command)
         assert refused.returncode != 0
-        assert "folded from another version of" in refused.stderr
+        assert "folded from another version of a file: from " in refused.stderr
         assert "x.npy" in refused.stderr
         assert "--same-data" in refused.stderr
         refused = reduce(*command, "--same-data")

@@ -34,7 +34,7 @@ pub(super) struct FilesArgs {
     /// --columns; or manifests, which end in .json.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     input: Vec<PathBuf>,
-    /// Take the files in the order of their names.
+    /// Take the files in the order of their names, byte by byte: p-10 comes before p-2.
     #[arg(long)]
     pub(super) sorted: bool,
     /// The tensor of a .safetensors file that has several.
