@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use headwater::ErrorKind;
-use headwater::plan::Split;
+use headwater::plan::{Setting, Split};
 use headwater::sampler::{Pool, Sampler, Settings};
 use headwater::store::{Cell, Store};
 
@@ -160,6 +160,36 @@ fn p1_the_order_in_which_pools_are_named_changes_nothing() {
     });
     assert_eq!(one, other);
     assert!(message(&named(&["orders", "customers", "orders"])).contains("is named twice"));
+}
+
+#[test]
+fn weights_are_those_of_the_tasks_and_then_of_the_pools_as_named() {
+    let store = store();
+    let tasks: Vec<String> =
+        store.tasks().iter().rev().map(|task| task.metadata().name.clone()).collect();
+    assert!(tasks.len() > 1);
+    let tables = ["orders", "customers"];
+    let names: Vec<String> =
+        tasks.iter().cloned().chain(tables.map(|table| format!("pool:{table}"))).collect();
+    let weighted = |count: usize| Settings {
+        tasks: Some(tasks.clone()),
+        pools: tables.iter().flat_map(|table| pool(table, Some(i64::MAX - 2)).pools).collect(),
+        task_weights: Some((1..=count).map(|weight| weight as f64).collect()),
+        ..pool("orders", None)
+    };
+    let sampler = sampler(&store, &weighted(names.len()), (0, 1), PLAIN).unwrap();
+    for (place, name) in names.iter().enumerate() {
+        let weight = Setting::from((place + 1).to_string().as_str());
+        assert_eq!(sampler.plan().get(&format!("task/tiny/{name}")), Some(&weight), "{name}");
+    }
+    for wrong in [names.len() - 1, names.len() + 1] {
+        let found = message(&weighted(wrong));
+        let expected = format!("expected {} task weights, ", names.len());
+        assert!(
+            found.starts_with(&expected) && found.contains(&format!("found {wrong};")),
+            "{found}"
+        );
+    }
 }
 
 #[test]
