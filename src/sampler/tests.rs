@@ -33,13 +33,18 @@ fn p1_a_store_larger_than_memory_gives_the_same_batches() {
 
 #[test]
 fn more_threads_wait_for_the_disk_than_were_asked_for() {
-    let threads = |memory| {
-        let store = Store::open_within(Path::new("checkpoints/store-v3-small"), memory).unwrap();
+    let threads = |memories: &[Option<u64>]| {
+        let path = Path::new("checkpoints/store-v3-small");
+        let store = |&memory: &_| Arc::new(Store::open_within(path, memory).unwrap());
+        let stores = memories.iter().map(store).collect();
+        let aliases = (0..memories.len()).map(|place| place.to_string()).collect();
+        let settings = Settings { aliases: Some(aliases), ..Settings::default() };
         let speed = Speed { threads: Some(2), prefetch: 0 };
-        let rank = Assignment::new(0, 1).unwrap();
-        let sampler = Sampler::new(vec![Arc::new(store)], Settings::default(), rank, speed);
+        let sampler = Sampler::new(stores, settings, Assignment::new(0, 1).unwrap(), speed);
         sampler.unwrap().engine().threads.current_num_threads()
     };
-    assert_eq!(threads(None), 2);
-    assert!(threads(Some(0)) > 2);
+    assert_eq!(threads(&[None]), 2);
+    assert!(threads(&[Some(0)]) > 2);
+    // One such store among others is enough.
+    assert!(threads(&[None, Some(0)]) > 2);
 }

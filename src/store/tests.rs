@@ -41,6 +41,8 @@ fn warming_reads_every_byte_once() {
     };
     assert_eq!(warm(SMALL.as_ref(), &containers, Some(bytes), &progress).unwrap(), bytes);
     assert_eq!(read.get(), bytes);
+    let store = Store::open(SMALL.as_ref()).unwrap();
+    assert_eq!((store.warm(&progress).unwrap(), read.get()), (bytes, 2 * bytes));
     let stop = |_| Err(Error::interrupted("stopped"));
     let error = warm(SMALL.as_ref(), &containers, None, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);

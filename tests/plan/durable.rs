@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use headwater::ErrorKind;
-use headwater::durable::{Claim, Disk, Series, Storage, commit_folder, replace_folder, write_file};
+use headwater::durable::{
+    Claim, Disk, Lease, Series, Storage, commit_folder, replace_folder, write_file,
+};
 
 use crate::simulated_disk::{Breakage, SURVIVALS, SimulatedDisk};
 
@@ -406,8 +408,10 @@ fn the_real_disk_exchanges_two_folders() {
 }
 
 #[test]
-fn a_claim_waits_for_the_end_of_another() {
+fn a_claim_waits_for_the_end_of_another_and_keeps_the_bytes_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(Claim::FILE);
+    fs::write(&file, OLD).unwrap();
     let first = Claim::of(folder.path()).unwrap();
     std::thread::scope(|scope| {
         let second = scope.spawn(|| Claim::of(folder.path()));
@@ -416,4 +420,48 @@ fn a_claim_waits_for_the_end_of_another() {
         drop(first);
         second.join().unwrap().unwrap();
     });
+    assert_eq!(fs::read(&file).unwrap(), OLD);
+}
+
+#[test]
+fn a_lease_has_one_holder_at_a_time_and_its_file_goes_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("1.lease");
+    // A killed process left the file.
+    fs::write(&path, b"").unwrap();
+    let first = Lease::of(&path).unwrap().expect("no other process has the lease");
+    assert!(Lease::of(&path).unwrap().is_none());
+    assert!(path.exists(), "the holder's file stays when another process asks");
+    drop(first);
+    assert!(!path.exists());
+    assert!(Lease::of(&path).unwrap().is_some());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_or_folder_at_the_path_of_a_lease_is_rejected_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    fs::write(path("file"), OLD).unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    for (link, to) in [("link", "file"), ("dangling", "nowhere")] {
+        std::os::unix::fs::symlink(path(to), path(link)).unwrap();
+    }
+    for name in ["link", "dangling", "folder"] {
+        let error = Lease::of(&path(name)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().ends_with("; remove it"), "{error}");
+        assert!(Disk.exists(&path(name)).unwrap(), "{name}");
+    }
+    assert!(!path("nowhere").exists());
+}
+
+/// The files are the system's own, which root may not write, either.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lease_needs_a_file_to_read_or_a_folder_to_write_to() {
+    // Another run of this test may hold it.
+    Lease::of(Path::new("/proc/sys/kernel/ostype")).unwrap();
+    let error = Lease::of(Path::new("/sys/1.lease")).unwrap_err();
+    assert!(error.to_string().ends_with("; let this process write to the folder"), "{error}");
 }

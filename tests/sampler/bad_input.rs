@@ -64,6 +64,35 @@ fn invalid_settings_are_rejected() {
 }
 
 #[test]
+fn a_sequence_must_reach_the_target_and_may_end_with_it() {
+    let mut rejected = 0;
+    for (_folder, store) in &random_stores(6) {
+        for task in store.tasks().iter().map(Task::metadata) {
+            let target = match task.target {
+                TargetMetadata::Cell { column, .. } => column,
+                TargetMetadata::Derived { .. } => {
+                    store.tables()[task.anchor as usize].metadata().columns.len() as u32
+                }
+            };
+            let with = |sequence_length| {
+                let shape = Shape { sequence_length, ..small(1).shape };
+                let tasks = Some(vec![task.name.clone()]);
+                sampler(store, &Settings { tasks, shape, ..small(1) }, (0, 1), PLAIN)
+            };
+            assert!(with(target + 1).is_ok());
+            if let Some(error) = with(target).err().filter(|_| target > 0) {
+                let error = error.to_string();
+                let least = format!("expected a sequence length of at least {}, ", target + 1);
+                assert!(error.contains(&least), "{error}");
+                assert!(error.contains(&format!("found {target}; use longer")), "{error}");
+                rejected += 1;
+            }
+        }
+    }
+    assert!(rejected > 5, "{rejected}");
+}
+
+#[test]
 fn the_default_settings_are_those_of_the_documents() {
     let Settings { seed, split, shape, walk, .. } = Settings::default();
     assert_eq!((seed, split.seed), (42, 123));

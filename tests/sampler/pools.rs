@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use headwater::ErrorKind;
-use headwater::plan::Split;
+use headwater::plan::{Setting, Split};
+use headwater::random::name_identity;
 use headwater::sampler::{Pool, Sampler, Settings};
 use headwater::store::{Cell, Store};
 
@@ -63,7 +64,7 @@ fn a_pool_alone_serves_each_row_once_over_the_splits_and_no_task() {
 
 /// The seeds are divided in pieces of 16,384, by several threads.
 #[test]
-fn p5_a_large_pool_has_every_row_once() {
+fn p5_a_large_pool_has_every_row_once_in_the_split_of_its_key() {
     const ROWS: u32 = 40_000;
     let schema = "database = \"large\"\n[[table]]\nname = \"t\"\nkey = \"id\"\n\
                   time = { column = \"at\" }\ncolumns = { id = \"identifier\", at = \"timestamp\" }\n";
@@ -73,10 +74,17 @@ fn p5_a_large_pool_has_every_row_once() {
     let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
     let mut settings = pool("t", None);
     (settings.shape.batch_size, settings.shape.max_rows) = (1000, 1);
-    let sampler = sampler(&Arc::new(store), &settings, (0, 1), PLAIN).unwrap();
-    let mut rows = Split::ALL.map(|split| rows_of(&sampler, split)).concat();
-    rows.sort_unstable();
-    assert!(rows.into_iter().eq(0..ROWS));
+    let store = Arc::new(store);
+    let sampler = sampler(&store, &settings, (0, 1), PLAIN).unwrap();
+    let split_of = |row: &u32| {
+        let key = store.tables()[0].identity(*row).unwrap();
+        settings.split.split_of(name_identity("pool:t"), key)
+    };
+    for split in Split::ALL {
+        let mut rows = rows_of(&sampler, split);
+        rows.sort_unstable();
+        assert!(rows.into_iter().eq((0..ROWS).filter(|row| split_of(row) == split)), "{split:?}");
+    }
 }
 
 #[test]
@@ -163,6 +171,70 @@ fn p1_the_order_in_which_pools_are_named_changes_nothing() {
 }
 
 #[test]
+fn weights_are_those_of_the_tasks_and_then_of_the_pools_as_named() {
+    let store = store();
+    let tasks: Vec<String> =
+        store.tasks().iter().rev().map(|task| task.metadata().name.clone()).collect();
+    assert!(tasks.len() > 1);
+    let tables = ["orders", "customers"];
+    let names: Vec<String> =
+        tasks.iter().cloned().chain(tables.map(|table| format!("pool:{table}"))).collect();
+    let weighted = |count: usize| Settings {
+        tasks: Some(tasks.clone()),
+        pools: tables.iter().flat_map(|table| pool(table, Some(i64::MAX - 2)).pools).collect(),
+        task_weights: Some((1..=count).map(|weight| weight as f64).collect()),
+        ..pool("orders", None)
+    };
+    let sampler = sampler(&store, &weighted(names.len()), (0, 1), PLAIN).unwrap();
+    for (place, name) in names.iter().enumerate() {
+        let weight = Setting::from((place + 1).to_string().as_str());
+        assert_eq!(sampler.plan().get(&format!("task/tiny/{name}")), Some(&weight), "{name}");
+    }
+    for wrong in [names.len() - 1, names.len() + 1] {
+        let found = message(&weighted(wrong));
+        let expected = format!("expected {} task weights, ", names.len());
+        assert!(
+            found.starts_with(&expected) && found.contains(&format!("found {wrong};")),
+            "{found}"
+        );
+    }
+}
+
+/// No task has seeds in the table whose rows have the most references.
+#[test]
+fn a_batch_has_room_for_the_references_and_summaries_of_a_pools_rows() {
+    const SCHEMA: &str = r#"
+database = "net"
+
+[[table]]
+name = "nodes"
+key = "id"
+columns = { id = "identifier" }
+
+[[table]]
+name = "links"
+key = "id"
+time = { column = "at" }
+columns = { id = "identifier", at = "timestamp", a = "identifier", b = "identifier" }
+references = [{ columns = "a", to = "nodes" }, { columns = "b", to = "nodes" }]
+
+[[summary]]
+table = "links"
+period = "day"
+"#;
+    let ids = || (0..9).map(Value::Integer).collect::<Vec<_>>();
+    let times = (0..9).map(|row| Value::Time(row * 80_000_000_000)).collect();
+    let links = vec![("id", ids()), ("at", times), ("a", ids()), ("b", ids())];
+    let database = Database::new(SCHEMA, [("nodes", vec![("id", ids())]), ("links", links)]);
+    let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
+    let sampler = sampler(&Arc::new(store), &pool("links", None), (0, 1), PLAIN).unwrap();
+    let shape = &sampler.settings().shape;
+    let room = (shape.batch_size * shape.max_rows) as usize * 3;
+    let batch = sampler.batch_of_seed("pool:links", 8).unwrap();
+    assert_eq!(batch.get::<i32>("fk_relations").unwrap().len(), room);
+}
+
+#[test]
 fn a_pool_without_seeds_is_rejected_with_a_remedy() {
     let table = |name: &str| {
         format!(
@@ -222,7 +294,7 @@ fn p6_a_cursor_of_other_pools_or_labels_is_rejected_by_what_differs() {
     assert!(resumed(&own, &small(5)).contains("\"task/tiny/pool:orders\""));
     let all = Settings { visible_until: None, ..small(5) };
     let labelled = Settings { require_label: true, ..all.clone() };
-    assert!(resumed(&labelled, &all).contains("\"require_label\" was not there"));
+    assert!(resumed(&labelled, &all).contains("\"require_label\" was not there and is now true"));
 }
 
 #[test]

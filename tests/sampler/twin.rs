@@ -886,8 +886,23 @@ fn check_sequence(
     check_masks(store, settings, batch, sequence, (name, *index), &cells);
     let target = cells.iter().position(|cell| cell.is_target).map_or(-1, |at| at as i32);
     assert_eq!(batch.get::<i32>("target_pos").unwrap()[sequence], target);
-    let has_target = matches!(served, Served::Task(_));
-    assert_eq!(target >= 0, has_target);
-    assert_eq!(batch.get::<u8>("target_stype").unwrap()[0] < 255, has_target);
+    assert_eq!(target >= 0, matches!(served, Served::Task(_)));
+    let categories = ["cat_emb_start", "cat_emb_count"];
+    let categories = categories.map(|name| batch.get::<u32>(name).unwrap()[0]);
+    let found = (batch.get::<u8>("target_stype").unwrap()[0], categories);
+    assert_eq!(found, heading(store, served));
     rows.len()
+}
+
+/// Returns the type of the target, and the first and the number of the categories that it may have.
+fn heading(store: &Store, served: Served) -> (u8, [u32; 2]) {
+    let Served::Task(task) = served else { return (255, [0, 0]) };
+    let column = store.metadata().target_column(store.tasks()[task].metadata());
+    let categories = match column.stats {
+        ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count } => {
+            [cat_emb_start, known_count.unwrap_or(cat_emb_count)]
+        }
+        _ => [0, 0],
+    };
+    (column.semantic() as u8, categories)
 }
