@@ -280,13 +280,11 @@ impl Spool {
                     blocks.count()
                 )));
             }
-            let read = read_file(&path).and_then(|bytes| {
-                let portion = Portion::of(job, &**source.statistic());
-                read_block(&portion, &bytes, blocks.chunks(block))
-            });
-            let sums =
-                read.context(|| format!("{}; run work again for block {block}", path.display()))?;
-            // Of another version of a file, `work` would fold it to the same again.
+            let again = || format!("{}; run work again for block {block}", path.display());
+            let bytes = read_file(&path).context(again)?;
+            let portion = Portion::of(job, &**source.statistic());
+            let sums = read_block(&portion, &bytes, blocks.chunks(block)).context(again)?;
+            // Of another version of a file, `work` would keep it as it is.
             nodes += reduction.insert_all(sums).context(|| path.display())?;
             progress.advance(1)?;
         }
