@@ -4,7 +4,7 @@
 
 Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Times are CPU seconds
 of the whole process as the operating system accounts them, the median of several runs with one and
-two threads in turn; on a shared machine wall time says little.
+two threads, each on as many cores, in turn; on a shared machine wall time says little.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ sys.stdin.readline()
 """
 
 
-def run(command: list[str]) -> dict[str, float]:
-    """Runs a command to its end; returns its times and its memory."""
+def run(command: list[str], cores: int | None = None) -> dict[str, float]:
+    """Runs a command to its end, on some of the cores; returns its times and its memory."""
     print("$", " ".join(command), flush=True)
+    if cores:
+        command = ["taskset", "--cpu-list", f"0-{cores - 1}", *command]
     started = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
@@ -52,11 +54,14 @@ def run(command: list[str]) -> dict[str, float]:
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, object]:
-    """Returns the median of each figure, and the CPU seconds of every run."""
+    """Returns the median of each figure, and the seconds of every run."""
     medians: dict[str, object] = {
         name: round(statistics.median(r[name] for r in runs), 2) for name in runs[0]
     }
-    return medians | {"cpu_s_of_each_run": [round(r["cpu_s"], 2) for r in runs]}
+    each = {
+        f"{name}_of_each_run": [round(r[name], 2) for r in runs] for name in ("cpu_s", "wall_s")
+    }
+    return medians | each
 
 
 def folder_bytes(folder: Path) -> int:
@@ -65,12 +70,16 @@ def folder_bytes(folder: Path) -> int:
 
 
 def prepare(
-    source: Path, out: Path, *options: str, schema: Path = HERE / "tpch.toml"
+    source: Path,
+    out: Path,
+    *options: str,
+    schema: Path = HERE / "tpch.toml",
+    cores: int | None = None,
 ) -> dict[str, float]:
-    """Prepares a store; replaces an existing one."""
+    """Prepares a store, on some of the cores; replaces an existing one."""
     shutil.rmtree(out, ignore_errors=True)
     command = [str(BIN / "headwater"), "prepare", str(source), "--schema", str(schema)]
-    return run([*command, "--out", str(out), *options])
+    return run([*command, "--out", str(out), *options], cores)
 
 
 def tpch(work: Path, scale: float) -> Path:
@@ -208,7 +217,8 @@ def main() -> None:
     roots = set()
     for _ in range(args.runs):
         for threads, runs in by_threads.items():
-            runs.append(prepare(source, out, "--no-text-vectors", "--threads", str(threads)))
+            options = ["--no-text-vectors", "--threads", str(threads)]
+            runs.append(prepare(source, out, *options, cores=threads))
             roots.add(json.loads((out / "metadata.json").read_text())["root"])
     for threads, runs in by_threads.items():
         record[f"without_text_vectors_{threads}_threads"] = median(runs)
