@@ -3,12 +3,12 @@
 use crate::{Workshop, assert_same_folders, headwater, succeed};
 
 #[test]
-fn p1_the_demo_has_the_same_bits_with_one_thread_and_two() {
+fn p1_the_demo_has_the_same_bits_with_any_number_of_threads() {
     let workshop = Workshop::new(&[]);
     let data = workshop.text("demo");
     succeed(&["demo-data", &data]);
     let schema = format!("{data}/schema.toml");
-    for threads in ["1", "2"] {
+    for threads in ["1", "2", "8"] {
         let out = workshop.text(threads);
         let how = ["--threads", threads, "--dimension", "32"];
         let what = ["prepare", &data, "--schema", &schema, "--out", &out];
@@ -17,6 +17,7 @@ fn p1_the_demo_has_the_same_bits_with_one_thread_and_two() {
         assert!(printed.starts_with(&format!("{out}: OK, ")), "{printed}");
     }
     assert_same_folders(&workshop.path("1"), &workshop.path("2"));
+    assert_same_folders(&workshop.path("1"), &workshop.path("8"));
 }
 
 /// A typical SQLite file: composite keys, references to other columns than the key, NULLs, tables

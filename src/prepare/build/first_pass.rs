@@ -19,7 +19,7 @@ use super::columns::{ColumnSummary, Summary};
 use super::keys::{KeyFaults, KeyIndex, identity, is_null, write_key};
 use super::links::{Links, Parents};
 use super::read_ahead::read_ahead;
-use super::read_batch::{ReadBatch, Reading};
+use super::read_batch::{BatchReading, ReadBatch};
 use super::texts::Texts;
 use crate::bytes::{make_room, reserve};
 use crate::container::{ContainerWriter, StringsWriter};
@@ -247,9 +247,9 @@ impl<'a> Ingest<'a> {
     }
 
     /// Returns what to read of each batch.
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> BatchReading {
         let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
-        Reading {
+        BatchReading {
             columns: self.read.iter().map(|c| (c.name.clone(), c.column.clone())).collect(),
             keys: self.keys.lists.iter().map(|list| list.places.clone()).collect(),
             references: self.references.iter().map(|r| r.places.clone()).collect(),

@@ -2,14 +2,16 @@
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::panics::panic_message;
 use crate::prepare::source::Batches;
 
-/// The bytes of the batches that are converted together, however many threads there are.
+/// The batches that may have been read before one is taken.
+const AHEAD: usize = 4;
+/// No more batches are converted together once they have as many bytes, however many threads there are.
 const BYTES_TOGETHER: usize = 64 << 20;
 
 /// Converts batches, several at once, while another thread reads the next ones and `consume` takes what
@@ -20,15 +22,19 @@ pub(super) fn read_ahead<T: Send>(
     mut consume: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
     std::thread::scope(|scope| {
-        let (send, mut receive) = sync_channel(4);
-        let reader = scope.spawn(move || {
+        let (send, mut receive) = sync_channel(AHEAD);
+        let thread = std::thread::Builder::new();
+        let read = move || {
             for batch in batches {
                 let stop = batch.is_err();
                 if send.send(batch).is_err() || stop {
                     return;
                 }
             }
-        });
+        };
+        let reader = thread.spawn_scoped(scope, read).map_err(|e| {
+            Error::limit(format!("cannot start a thread that reads: {e}; free some memory"))
+        })?;
         let mut consume_all = || -> Result<()> {
             let (mut converted, mut row_count) = (Vec::new(), 0);
             loop {
@@ -63,6 +69,11 @@ pub(super) fn read_ahead<T: Send>(
     })
 }
 
+/// The bytes of an array's own rows: arrays may be parts of one buffer.
+fn bytes_of(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_default()
+}
+
 /// Waits for a batch, and takes those that have been read besides: at most one for each thread. None are
 /// left when it returns none. Counts their rows.
 fn some_of(
@@ -75,7 +86,7 @@ fn some_of(
         batches.push(batch.map(|batch| {
             let first_row = *row_count;
             *row_count += batch.num_rows() as u64;
-            bytes += batch.get_array_memory_size();
+            bytes += batch.columns().iter().map(bytes_of).sum::<usize>();
             (first_row, batch)
         }));
         let is_enough = batches.len() >= rayon::current_num_threads() || bytes >= BYTES_TOGETHER;

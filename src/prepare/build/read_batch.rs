@@ -6,13 +6,14 @@ use rayon::prelude::*;
 
 use super::columns::ReadColumn;
 use super::keys::{KeyDigest, NULL_KEY, PARTIAL_KEY, digest, write_key};
+use crate::bytes::reserve;
 use crate::error::Result;
 use crate::prepare::schema::Column;
 use crate::prepare::values::{Values, to_texts};
 use crate::store::identity_of;
 
 /// What to read of each batch of a table.
-pub(super) struct Reading {
+pub(super) struct BatchReading {
     /// The columns, with their names.
     pub columns: Vec<(String, Column)>,
     /// The places of each list of columns by which rows are looked up.
@@ -49,14 +50,16 @@ pub(super) struct TextColumn {
     pub digests: Vec<KeyDigest>,
 }
 
-impl Reading {
+impl BatchReading {
     /// Reads a batch.
     pub(super) fn read(&self, batch: &RecordBatch) -> Result<ReadBatch> {
         let row_count = batch.num_rows();
-        let columns = (self.columns.par_iter())
+        let read = (self.columns.par_iter())
             .zip(batch.columns())
             .map(|((name, column), array)| ReadColumn::read(name, column, array))
-            .collect::<Result<Vec<_>>>()?;
+            .collect::<Vec<_>>();
+        // The error of the first column, whichever thread was first.
+        let columns = read.into_iter().collect::<Result<Vec<_>>>()?;
         let mut key_texts: Vec<Option<StringViewArray>> = vec![None; columns.len()];
         for &place in self.keys.iter().chain(&self.references).flatten() {
             key_texts[place] = Some(match &columns[place].values {
@@ -79,7 +82,7 @@ impl Reading {
                     .collect()
             },
         );
-        let identities = if self.has_key { Vec::new() } else { identities(&columns, row_count) };
+        let identities = if self.has_key { Vec::new() } else { identities(&columns, row_count)? };
         Ok(ReadBatch { row_count, columns, key_texts, keys, references, texts, identities })
     }
 }
@@ -131,12 +134,14 @@ fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
 }
 
 /// Returns the identity of each row, by all of its values.
-fn identities(columns: &[ReadColumn], rows: usize) -> Vec<u64> {
+fn identities(columns: &[ReadColumn], rows: usize) -> Result<Vec<u64>> {
     let mut bytes = Vec::new();
     let identity = |row| {
         bytes.clear();
         columns.iter().for_each(|column| column.values.append_identity(row, &mut bytes));
         identity_of(&bytes)
     };
-    (0..rows).map(identity).collect()
+    let mut identities = reserve(rows)?;
+    identities.extend((0..rows).map(identity));
+    Ok(identities)
 }

@@ -12,6 +12,7 @@ use super::columns::{ColumnSummary, Summary};
 use super::layout::Layout;
 use super::links::Parents;
 use super::read_ahead::read_ahead;
+use crate::bytes::filled;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
 use crate::files::open_file;
@@ -76,7 +77,7 @@ pub(super) fn write_records(
     let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
     let records_of = |first_row: u64, batch: RecordBatch| {
         let rows = first_row as usize..first_row as usize + batch.num_rows();
-        let mut records = vec![0; batch.num_rows() * layout.stride as usize];
+        let mut records = filled(0, batch.num_rows() * layout.stride as usize)?;
         let mut target = Records { bytes: &mut records, layout };
         let recorded = recorded_times.map(|times| (layout.time_offset, times));
         let known = layout.known_offsets.iter().copied().zip(known_times.iter().map(Vec::as_slice));

@@ -127,7 +127,7 @@ impl SecondPass<'_> {
             let parent = parent_of(reference);
             let index = self.first_relations[place] + number;
             let name = reference.name();
-            // The next ones are found while these are written.
+            // The next ones are found while these are written, so memory holds two relations' lists.
             let graph = &mut self.graph;
             let written;
             (written, next) = rayon::join(

@@ -23,6 +23,7 @@ mod vocabulary;
 use std::fs;
 use std::path::Path;
 
+use arrow_array::RecordBatch;
 use rayon::prelude::*;
 
 use self::categories::ReadSum;
@@ -36,6 +37,7 @@ use self::rows::{RowWriter, Totals};
 use self::seen::Seen;
 use self::spill::Spill;
 use self::vocabulary::{Counter, vocabulary};
+use super::read_ahead::read_ahead;
 use crate::bytes::Digest;
 use crate::container::{FileMetadata, Kind, METADATA_FILE};
 use crate::error::{Context, Error, Result};
@@ -148,41 +150,13 @@ fn for_each_batch<T: Send>(
     events: &Events,
     columns: &Columns,
     make: impl Fn(&Rows<'_>) -> Result<T> + Sync,
-    mut take: impl FnMut(T) -> Result<()>,
+    take: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
-    let mut batches = source.read(&events.source, columns.names())?;
-    let at_once = 2 * rayon::current_num_threads();
-    let mut next_row = 0;
-    loop {
-        let mut numbered = Vec::with_capacity(at_once);
-        let mut failed = None;
-        for batch in batches.by_ref().take(at_once) {
-            match batch {
-                Ok(batch) => {
-                    let first = next_row;
-                    next_row += batch.num_rows() as u64;
-                    numbered.push((batch, first));
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-        }
-        let is_last = numbered.len() < at_once;
-        let parts: Vec<Result<T>> = (numbered.into_par_iter())
-            .map(|(batch, first)| make(&Rows { columns, batch: &batch, first }))
-            .collect();
-        // The error of the first rows, whatever the number of threads.
-        for part in parts {
-            take(part.context(|| format!("table {:?}", events.source))?)?;
-        }
-        match failed {
-            Some(error) => return Err(error),
-            None if is_last => return Ok(()),
-            None => {}
-        }
-    }
+    let make = |first, batch: RecordBatch| {
+        let part = make(&Rows { columns, batch: &batch, first });
+        part.context(|| format!("table {:?}", events.source))
+    };
+    read_ahead(source.read(&events.source, columns.names())?, make, take)
 }
 
 fn write_metadata(
