@@ -232,10 +232,10 @@ fn p6_a_spool_whose_rows_change_between_two_ranks_is_refused() {
     work(&data, &one, 0).unwrap();
     data.copy(0);
     work(&data, &one, 1).unwrap();
-    refused(&fold(&data, &one).unwrap_err(), &["x-0.f64", "block 0"]);
+    refused(&fold(&data, &one).unwrap_err(), &["x-0.f64", "block-000000000000.portion"]);
     refused(&work(&data, &one, 0).unwrap_err(), &["x-0.f64", "block-000000000000"]);
     let opened = Spool::open(folder.path()).unwrap();
-    refused(&fold(&data, &opened).unwrap_err(), &["x-0.f64", "block 0"]);
+    refused(&fold(&data, &opened).unwrap_err(), &["x-0.f64", "block-000000000000.portion"]);
     let one = one.same_data(true);
     work(&data, &one, 0).unwrap();
     assert_eq!(fold(&data, &one).unwrap(), expected);
