@@ -49,7 +49,7 @@ for devices in map(int, sys.argv[6].split(",")):
             rows = np.full((devices, most, *of.shape[1:]), np.nan, of.dtype)
             for rank, own in enumerate(shares):
                 rows[rank, : len(own)] = of[own.start : own.stop]
-            rows = rows.reshape(-1, *of.shape[1:])
+            rows = rows.reshape(devices * most, *of.shape[1:])
             return jax.make_array_from_callback(rows.shape, sharding, lambda at: rows[at])
 
         both = {"tree": functools.partial(tree_sum, axis_name="data", leaves=count)}
