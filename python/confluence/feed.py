@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import queue
 import threading
 import time
@@ -20,6 +19,7 @@ from confluence import choices, config
 from confluence.batch import Batch, HostBatch, Vocabulary, from_sampler
 from confluence.microbatches import Microbatches
 from confluence.parallel import Layout, Processes
+from confluence.processor import cores
 from headwater.jax import TreeSum
 from headwater.sampler import Split
 
@@ -207,7 +207,7 @@ def open_samplers(
         # A microbatch is what a rank would have of as many.
         numbers = TreeSum(count, processes.rank, processes.count).numbers
         each = [Processes(count, number) for number in numbers]
-        threads = run.threads or len(os.sched_getaffinity(0))
+        threads = run.threads or cores()
         run = dataclasses.replace(run, threads=max(1, threads // len(each)))
     return Samplers([open_resources.enter_context(open_sampler(data, run, of)) for of in each])
 

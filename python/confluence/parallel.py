@@ -22,7 +22,7 @@ from confluence.processor import cores, processor
 from confluence.rollcall import JoinError
 from headwater._headwater import launched
 
-_MOST_KIND_BYTES = 256
+_MOST_DESCRIPTION_BYTES = 256
 # JAX ends all processes without a word that helps; `Peers` notices sooner who is silent, and
 # whether the processes that have ended have to wait for one that writes results.
 _LATER_SECONDS, _MUCH_LATER_SECONDS = 60, 7 * 86_400
@@ -133,11 +133,12 @@ def warn_of_unlike_processes() -> None:
     A CPU adds up in an order that depends on its kind and on the number of its cores, and each
     version of JAX may compile another.
     """
-    kind = device_kind()
+    described = device_kind()
     if jax.default_backend() == "cpu":
-        kind += f" of {cores()} cores"
-    kind += f" with jax {jax.__version__}, jaxlib {version('jaxlib')}"
-    own = np.frombuffer(kind.encode()[:_MOST_KIND_BYTES].ljust(_MOST_KIND_BYTES), np.uint8)
+        described += f" of {cores()} cores"
+    described += f" with jax {jax.__version__}, jaxlib {version('jaxlib')}"
+    text = described.encode()[:_MOST_DESCRIPTION_BYTES].ljust(_MOST_DESCRIPTION_BYTES)
+    own = np.frombuffer(text, np.uint8)
     first, *others = (
         row.tobytes().decode(errors="replace").strip()
         for row in multihost_utils.process_allgather(own, tiled=False)

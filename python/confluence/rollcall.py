@@ -103,8 +103,8 @@ def call(
         refusal = gathering.run(min(end, time.monotonic() + _QUIET_SECONDS))
         if refusal is None:
             print(
-                f"confluence: rank 0 waits at {coordinator} for {gathering.absent()}, "
-                f"{timeout_seconds} s at most",
+                f"confluence: rank 0 waits at {coordinator} for {gathering.absent()}; it gives up "
+                f"{timeout_seconds} s after its start",
                 file=sys.stderr,
             )
             refusal = gathering.run(end)

@@ -287,8 +287,8 @@ class HistogramJob(Job):
     def __post_init__(self) -> None:
         if isinstance(self.edges, numbers.Real):
             raise InvalidArgument(
-                f"expected edges as a list of numbers, found {self.edges!r}, which is none, nor a "
-                "number of bins; give each edge"
+                f"expected edges as a list of numbers, found {self.edges!r}, a single number; give "
+                "each edge, such as [0, 1, 2] for two bins"
             )
         object.__setattr__(self, "edges", _numbers("edges", self.edges))
         super().__post_init__()

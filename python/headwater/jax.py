@@ -318,8 +318,8 @@ def spread(tree: Any, devices: int) -> Any:
             f"{sorted(counts)}; give each array a row for each leaf"
         )
     ((leaves,),) = counts
+    most = len(share(leaves, 0, devices))
     shares = [share(leaves, rank, devices) for rank in range(devices)]
-    most = len(shares[0])
     places = np.array([min(own.start + row, own.stop - 1) for own in shares for row in range(most)])
     return jax.tree.map(lambda array: array[places], tree)
 

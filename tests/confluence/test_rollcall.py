@@ -73,6 +73,20 @@ def test_all_ranks_are_refused_if_one_differs():
     assert found[1] is not None
 
 
+def test_rank_0_says_for_whom_it_waits(monkeypatch, capsys):
+    monkeypatch.setattr(rollcall, "_QUIET_SECONDS", 0.2)
+    port = free_port()
+    called({0: 7, 2: 7}, count=4, timeout=1, port=port)
+    assert capsys.readouterr().err == (
+        f"confluence: rank 0 waits at 127.0.0.1:{port} for ranks 1, 3; it gives up 1 s after its "
+        "start\n"
+    )
+    # Ranks that are there in time need no word.
+    monkeypatch.undo()
+    called({0: 7, 1: 7})
+    assert capsys.readouterr().err == ""
+
+
 def test_missing_ranks_are_named():
     port = free_port()
     found = called({0: 7, 2: 7}, count=4, timeout=1, port=port)

@@ -237,7 +237,7 @@ def test_leaves_of_a_process_that_do_not_fit_are_refused_before_they_are_made():
 REFUSED = """
 import jax.numpy as jnp
 import headwater
-from headwater.jax import TreeSum
+from headwater.jax import TreeSum, spread
 
 def refused(call, words):
     try:
@@ -259,7 +259,31 @@ refused(lambda: total.push(jnp.zeros(2)), "expected 1 pushes, one for each leaf 
 total = TreeSum(2, rank=0, world=2)
 total.push(jnp.zeros(2))
 refused(total.whole, "expected one process, found 2")
+refused(lambda: spread({"a": jnp.zeros(2), "b": jnp.zeros(3)}, 1), "found [(2,), (3,)]")
+refused(lambda: spread(jnp.zeros(()), 1), "found [()]")
+for devices in (0, 3):
+    refused(lambda: spread(jnp.zeros(2), devices), f"found {devices}; add up more leaves")
 """
+
+SPREAD = """
+import numpy as np
+from headwater._tree import share
+from headwater.jax import spread
+
+for leaves in range(1, 12):
+    for devices in range(1, leaves + 1):
+        rows = spread({"a": np.arange(leaves)}, devices)["a"].reshape(devices, -1)
+        for rank, row in enumerate(rows):
+            own = share(leaves, rank, devices)
+            assert list(row[: len(own)]) == list(own), (leaves, devices, rank)
+            assert len(row) - len(own) <= 1
+"""
+
+
+@with_jax
+def test_spread_gives_each_device_its_share_of_the_leaves():
+    found = subprocess.run([sys.executable, "-c", SPREAD], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 @pytest.mark.slow

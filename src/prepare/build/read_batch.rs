@@ -145,3 +145,38 @@ fn identities(columns: &[ReadColumn], rows: usize) -> Result<Vec<u64>> {
     identities.extend((0..rows).map(identity));
     Ok(identities)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch};
+
+    use super::BatchReading;
+    use crate::store::SemanticType;
+
+    #[test]
+    fn of_two_unreadable_columns_the_error_names_the_first() {
+        let lists: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>([
+                Some([Some(1)]),
+            ]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let batch =
+            RecordBatch::try_from_iter([("a", numbers), ("b", lists.clone()), ("c", lists)])
+                .unwrap();
+        let columns = ["a", "b", "c"].map(|name| (name.to_owned(), SemanticType::Numerical.into()));
+        let reading = BatchReading {
+            columns: columns.to_vec(),
+            keys: Vec::new(),
+            references: Vec::new(),
+            texts: Vec::new(),
+            has_key: true,
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+        for _ in 0..200 {
+            let error = pool.install(|| reading.read(&batch)).err().expect("lists are no numbers");
+            assert!(error.to_string().starts_with("column \"b\": "), "{error}");
+        }
+    }
+}
