@@ -24,6 +24,13 @@ impl Map {
         map.map(Self).map_err(|e| Error::io(path, "mapping", e))
     }
 
+    /// Maps a file without a name, which is no longer written to; `path` was its name.
+    pub(crate) fn of_unnamed(file: &std::fs::File, path: &Path) -> Result<Self> {
+        // SAFETY: No other process can open the file, and this one only reads it from now on.
+        let map = unsafe { memmap2::Mmap::map(file) };
+        map.map(Self).map_err(|e| Error::io(path, "mapping", e))
+    }
+
     /// Returns the file's bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {

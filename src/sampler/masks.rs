@@ -95,17 +95,15 @@ impl Masks {
         first: u16,
         places: &mut impl Iterator<Item = &'a mut u16>,
     ) {
-        let (blocks, _) = cells.as_chunks_mut::<BLOCK>();
-        let (types, _) = types.as_chunks::<BLOCK>();
-        for ((cells, types), index) in
-            blocks.iter_mut().zip(types).zip(u64::from(first) / BLOCK as u64..)
-        {
+        // All words first: a wide read of numbers that were just written one by one waits for them.
+        let mut lanes = [[0; BLOCK]; GROUP / BLOCK];
+        for (lanes, index) in lanes.iter_mut().zip(u64::from(first) / BLOCK as u64..) {
             // The four words as 16 numbers, the lowest of each word first.
-            let lanes: [u16; BLOCK] = bytemuck::cast(words.block(index).map(u64::to_le));
-            for ((cell, &semantic), lane) in cells.iter_mut().zip(types).zip(lanes) {
-                let may_be = self.texts || semantic != SemanticType::Text as i8;
-                *cell &= u8::from(may_be) & u8::from(u16::from_le(lane) < self.share);
-            }
+            *lanes = bytemuck::cast(words.block(index).map(u64::to_le));
+        }
+        for ((cell, &semantic), &lane) in cells.iter_mut().zip(types).zip(lanes.as_flattened()) {
+            let may_be = self.texts || semantic != SemanticType::Text as i8;
+            *cell &= u8::from(may_be) & u8::from(u16::from_le(lane) < self.share);
         }
         // A loop over the few bits that are set guesses wrong once, at its end; one over all cells at each of them.
         let mut set = bits(cells);

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use super::children::Children;
 use super::columns::ColumnSummary;
-use super::records::{MeanReader, staged};
+use super::records::numbers_of;
 use super::references::first_relations;
+use super::row_numbers::RowNumbers;
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Aggregate, Schema, Window};
@@ -17,13 +19,13 @@ pub(super) struct SummedColumn {
     place: u32,
     has_nulls: bool,
     /// [`fixed_point`] of each row's value, or [`NO_VALUE`].
-    values: Vec<i32>,
+    values: RowNumbers<i32>,
 }
 
 /// No value in fixed point is this one.
 const NO_VALUE: i32 = i32::MIN;
 
-/// Returns the columns of table `table` that any of its aggregates sums.
+/// Returns the columns of table `table` that any of its aggregates sums; spills to `folder`.
 ///
 /// # Cost
 /// Reads the staging file once more if there are any, and keeps 4 bytes for each value.
@@ -31,39 +33,33 @@ pub(super) fn summed_columns(
     schema: &Schema,
     table: &str,
     summaries: &[ColumnSummary],
-    staged_path: &Path,
+    staged: &Path,
+    folder: &Path,
 ) -> Result<Vec<SummedColumn>> {
     let is_summed = |summary: &ColumnSummary| {
         let of_table = schema.aggregates.iter().filter(|aggregate| aggregate.table == table);
         of_table.flat_map(|aggregate| &aggregate.columns).any(|name| *name == summary.name)
     };
-    let summed = (0..).zip(summaries).filter(|(_, summary)| is_summed(summary));
-    let mut columns = summed
-        .map(|(place, summary)| {
-            let (name, has_nulls) = (summary.name.clone(), summary.null_count > 0);
-            let column = SummedColumn { name, place, has_nulls, values: Vec::new() };
-            Ok((column, MeanReader::new(summary)?))
+    let summed: Vec<_> =
+        summaries.iter().enumerate().filter(|(_, summary)| is_summed(summary)).collect();
+    let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
+    let values = numbers_of(staged, &summed, fixed, folder)?;
+    let columns = summed.into_iter().zip(values);
+    Ok(columns
+        .map(|((place, summary), values)| SummedColumn {
+            name: summary.name.clone(),
+            place: place as u32,
+            has_nulls: summary.null_count > 0,
+            values,
         })
-        .collect::<Result<Vec<_>>>()?;
-    if columns.is_empty() {
-        return Ok(Vec::new());
-    }
-    for batch in staged(staged_path)? {
-        let batch = batch?;
-        for (column, reader) in &mut columns {
-            let array = batch.column(column.place as usize);
-            let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
-            reader.read(array, &mut column.values, fixed);
-        }
-    }
-    Ok(columns.into_iter().map(|(column, _)| column).collect())
+        .collect())
 }
 
 /// Writes the running totals of an aggregate's columns over the `children` of its relation.
 pub(super) fn write_totals(
     graph: &mut ContainerWriter,
     relation: usize,
-    children: &[u32],
+    children: &Children,
     aggregate: &Aggregate,
     columns: &[SummedColumn],
 ) -> Result<()> {
@@ -74,46 +70,41 @@ pub(super) fn write_totals(
 fn write_column(
     graph: &mut ContainerWriter,
     relation: usize,
-    children: &[u32],
+    children: &Children,
     column: &SummedColumn,
 ) -> Result<()> {
-    let values = || {
-        let values = children.iter().map(|&child| column.values[child as usize]);
-        values.map(|value| (value != NO_VALUE).then_some(value))
-    };
     let (sums, counts) = section_names(relation, column.place);
-    let sum = |sum: &mut i64, value: Option<i32>| {
-        *sum += i64::from(value.unwrap_or(0));
-        Some(*sum)
-    };
-    write_running(graph, &sums, values().scan(0, sum))?;
+    let value = |child: u32| Some(column.values[child as usize]).filter(|&value| value != NO_VALUE);
+    let mut sum = 0_i64;
+    write_running(graph, &sums, children, |child| {
+        sum += i64::from(value(child).unwrap_or(0));
+        sum
+    })?;
     if column.has_nulls {
-        let count = |count: &mut u32, value: Option<i32>| {
-            *count += u32::from(value.is_some());
-            Some(*count)
-        };
-        write_running(graph, &counts, values().scan(0, count))?;
+        let mut count = 0_u32;
+        write_running(graph, &counts, children, |child| {
+            count += u32::from(value(child).is_some());
+            count
+        })?;
     }
     Ok(())
 }
 
-/// Writes 0 and then the running totals.
+/// Writes 0 and then the running total after each child.
 fn write_running<T: bytemuck::Pod>(
     graph: &mut ContainerWriter,
     section: &str,
-    totals: impl Iterator<Item = T>,
+    children: &Children,
+    mut total: impl FnMut(u32) -> T,
 ) -> Result<()> {
-    const AT_A_TIME: usize = 8192;
     graph.begin(section)?;
-    let mut buffer = vec![T::zeroed()];
-    for total in totals {
-        buffer.push(total);
-        if buffer.len() == AT_A_TIME {
-            graph.write(bytemuck::cast_slice(&buffer))?;
-            buffer.clear();
-        }
-    }
-    graph.write(bytemuck::cast_slice(&buffer))
+    graph.write(bytemuck::bytes_of(&T::zeroed()))?;
+    let mut totals = Vec::new();
+    children.for_each(|rows| {
+        totals.clear();
+        totals.extend(rows.iter().map(|&child| total(child)));
+        graph.write(bytemuck::cast_slice(&totals))
+    })
 }
 
 /// Returns the aggregates of a schema; `place` finds a column of a table.

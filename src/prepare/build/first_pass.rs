@@ -1,10 +1,8 @@
 //! The first pass: reads each table once, as a stream, from its source into a staging file.
 //!
-//! Memory holds the keys (16 bytes and a slot per row), the links (4 bytes per row) and the
-//! categories. The staging file holds cells as numbers, because z-scores and the order of
-//! categories are known only at the end.
+//! Keys, links, times and texts go to spill files, so memory holds batches and categories. The staging
+//! file holds cells as numbers, because z-scores and the order of categories are known only at the end.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -15,21 +13,21 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use rayon::prelude::*;
 
+use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
-use super::keys::{KeyFaults, KeyIndex, identity, is_null, write_key};
-use super::links::{Links, Parents};
+use super::links::Links;
 use super::read_ahead::read_ahead;
 use super::read_batch::{BatchReading, ReadBatch};
-use super::texts::Texts;
-use crate::bytes::{make_room, reserve};
-use crate::container::{ContainerWriter, StringsWriter};
+use super::row_keys::{KeyColumns, KeyLists, RowKeys, TextOf, WrittenKeys};
+use super::row_numbers::{RowNumbers, RowNumbersWriter};
+use super::texts::SpilledTexts;
+use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
-use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error};
 use crate::progress::Progress;
-use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SemanticType};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SemanticType, table_file};
 
 /// The most rows of a table; the two numbers above are reserved.
 const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
@@ -40,14 +38,14 @@ pub(super) struct Ingested {
     pub row_count: u32,
     /// The columns that the store keeps, in the schema's order.
     pub columns: Vec<ColumnSummary>,
-    /// The index of each list of columns that other tables refer to.
-    pub indexes: Indexes,
+    /// The keys of each list of columns that other tables refer to.
+    pub keys: KeyLists,
     /// The links of each reference.
     pub links: Vec<Links>,
     /// The values of the time column.
-    pub times: Option<Vec<i64>>,
+    pub times: Option<RowNumbers<i64>>,
     /// The values of each column of times at which others are known; of a NULL a time that never comes.
-    pub known_times: Vec<Vec<i64>>,
+    pub known_times: Vec<RowNumbers<i64>>,
     /// The number of rows that repeat a key.
     pub duplicate_keys: u64,
     /// The table's file; it contains the keys, and not yet the rows.
@@ -56,32 +54,9 @@ pub(super) struct Ingested {
     pub staged: PathBuf,
 }
 
-/// Indexes of rows by the values of lists of columns.
-pub(super) type Indexes = HashMap<Vec<String>, KeyIndex>;
-
-/// The keys of the rows, and what finds a row by them.
-struct RowKeys {
-    lists: Vec<KeyColumns>,
-    /// The texts of the keys, in the table's file; none of rows without a key.
-    strings: Option<StringsWriter>,
-    file: ContainerWriter,
-    identities: Vec<u64>,
-}
-
-/// A list of columns by whose values rows are looked up.
-struct KeyColumns {
-    columns: Vec<String>,
-    places: Vec<usize>,
-    index: KeyIndex,
-    nulls: KeyFaults,
-    duplicates: KeyFaults,
-}
-
 /// One reference of the table.
-struct ReferenceColumns<'a> {
+struct ReferenceColumns {
     places: Vec<usize>,
-    /// The keys of the parent table, if it has been read already.
-    index: Option<&'a KeyIndex>,
     links: Links,
 }
 
@@ -89,16 +64,17 @@ struct ReferenceColumns<'a> {
 struct Ingest<'a> {
     table: &'a Table,
     limits: &'a Limits,
-    looked_up: &'a [Vec<String>],
     /// The columns to read; those that the store keeps come first.
     read: Vec<ColumnSummary>,
     kept: usize,
-    keys: RowKeys,
-    references: Vec<ReferenceColumns<'a>>,
+    keys: RowKeys<'a>,
+    references: Vec<ReferenceColumns>,
     time_place: Option<usize>,
-    times: Vec<i64>,
+    times: RowNumbersWriter<i64>,
     known_places: Vec<usize>,
-    known_times: Vec<Vec<i64>>,
+    known_times: Vec<RowNumbersWriter<i64>>,
+    /// Where keys and links go.
+    spill: &'a SpillWriter,
     schema: SchemaRef,
     row_count: u64,
 }
@@ -107,19 +83,22 @@ struct Ingest<'a> {
 pub(super) struct TableInput<'a> {
     /// Returns the table's rows, with these columns.
     pub rows: &'a dyn Fn(&[String]) -> Result<Batches>,
+    /// The place of the table in the schema.
+    pub place: usize,
     pub table: &'a Table,
     pub limits: &'a Limits,
     /// The lists of columns that other tables refer to.
     pub looked_up: &'a [Vec<String>],
-    /// The keys of the parent table of each reference, if that table has been read already.
-    pub parents: Vec<Option<&'a KeyIndex>>,
+    /// Where keys and links go.
+    pub spill: &'a SpillWriter,
+    pub text_of: &'a TextOf<'a>,
     pub folder: &'a Path,
     pub progress: &'a dyn Progress,
 }
 
 /// Reads a table from its source, and stages it.
-pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingested> {
-    let TableInput { rows, table, folder, progress, .. } = input;
+pub(super) fn ingest(input: TableInput<'_>, texts: &mut SpilledTexts) -> Result<Ingested> {
+    let TableInput { rows, place, table, text_of, folder, progress, .. } = input;
     let mut ingest = Ingest::new(input)?;
     let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
     let batches = rows(&names)?;
@@ -128,6 +107,9 @@ pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingeste
     let writer = BufWriter::with_capacity(1 << 20, create);
     let mut writer = StreamWriter::try_new(writer, &ingest.schema).map_err(arrow_error)?;
     let reading = ingest.reading();
+    if !reading.texts.is_empty() {
+        texts.begin_table(place, &table.name)?;
+    }
     read_ahead(
         batches,
         |first_row, batch| {
@@ -145,7 +127,7 @@ pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingeste
         .map_err(|e| staging_error(&staged, e))?
         .into_inner()
         .map_err(|e| Error::io(&staged, "writing", e.into_error()))?;
-    ingest.finish(staged)
+    ingest.finish(staged, text_of)
 }
 
 fn check_row_count(count: u64) -> Result<()> {
@@ -166,7 +148,7 @@ fn staging_error(path: &Path, error: arrow_schema::ArrowError) -> Error {
 
 impl<'a> Ingest<'a> {
     fn new(input: TableInput<'a>) -> Result<Self> {
-        let TableInput { table, limits, looked_up, parents, folder, .. } = input;
+        let TableInput { table, limits, looked_up, spill, folder, .. } = input;
         let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, column.clone());
         let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
         let mut read: Vec<_> =
@@ -187,29 +169,19 @@ impl<'a> Ingest<'a> {
             lists.push(table.key.clone());
         }
         lists.extend(looked_up.iter().filter(|list| **list != table.key).cloned());
-        let keys = lists
-            .into_iter()
+        let keys = (lists.into_iter())
             .map(|columns| {
-                Ok(KeyColumns {
-                    places: columns.iter().map(&mut place_of).collect::<Result<_>>()?,
-                    columns,
-                    index: KeyIndex::new(),
-                    nulls: KeyFaults::default(),
-                    duplicates: KeyFaults::default(),
-                })
+                let places = columns.iter().map(&mut place_of).collect::<Result<_>>()?;
+                let is_looked_up = looked_up.contains(&columns);
+                Ok(KeyColumns::new(columns, places, is_looked_up))
             })
             .collect::<Result<Vec<_>>>()?;
         let references = table
             .references
             .iter()
-            .zip(parents)
-            .map(|(reference, index)| {
+            .map(|reference| {
                 let places = reference.columns.iter().map(&mut place_of).collect::<Result<_>>()?;
-                let links = match index {
-                    Some(_) => Links::Rows(Parents::default()),
-                    None => Links::Keys(Vec::new()),
-                };
-                Ok(ReferenceColumns { places, index, links })
+                Ok(ReferenceColumns { places, links: Links::new() })
             })
             .collect::<Result<Vec<_>>>()?;
         let time = table.time.as_ref().and_then(|time| time.column.as_ref());
@@ -223,24 +195,23 @@ impl<'a> Ingest<'a> {
             let column = Column { semantic: SemanticType::Timestamp, ..column };
             read[place] = ColumnSummary::new(name, column);
         }
-        let mut file = ContainerWriter::create(folder, &crate::store::table_file(&table.name))?;
-        let strings = match table.key.is_empty() {
-            true => None,
-            false => Some(StringsWriter::begin(&mut file, "keys")?),
-        };
+        let (name, has_key) = (table_file(&table.name), !table.key.is_empty());
+        let keys = RowKeys::create(folder, &name, keys, has_key, spill)?;
+        let staging = folder.join("staging");
+        let times = || RowNumbersWriter::new(&staging);
         let schema = staging_schema(&read[..kept]);
         Ok(Self {
             table,
             limits,
-            looked_up,
             read,
             kept,
-            keys: RowKeys { lists: keys, strings, file, identities: Vec::new() },
+            keys,
             references,
             time_place,
-            times: Vec::new(),
-            known_times: vec![Vec::new(); known_places.len()],
+            times: times(),
+            known_times: known_places.iter().map(|_| times()).collect(),
             known_places,
+            spill,
             schema,
             row_count: 0,
         })
@@ -251,7 +222,7 @@ impl<'a> Ingest<'a> {
         let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
         BatchReading {
             columns: self.read.iter().map(|c| (c.name.clone(), c.column.clone())).collect(),
-            keys: self.keys.lists.iter().map(|list| list.places.clone()).collect(),
+            keys: self.keys.places(),
             references: self.references.iter().map(|r| r.places.clone()).collect(),
             texts: (0..self.kept).filter(is_text).collect(),
             has_key: !self.table.key.is_empty(),
@@ -259,33 +230,33 @@ impl<'a> Ingest<'a> {
     }
 
     /// Adds a batch; returns the cells to stage.
-    fn add_batch(&mut self, mut batch: ReadBatch, texts: &mut Texts) -> Result<RecordBatch> {
+    fn add_batch(&mut self, mut batch: ReadBatch, texts: &mut SpilledTexts) -> Result<RecordBatch> {
         let first_row = self.row_count;
         self.row_count += batch.row_count as u64;
         for (column, read) in self.read.iter_mut().zip(&mut batch.columns) {
             column.note(read.bad.take(), first_row);
         }
         let (batch, kept) = (&batch, &mut self.read[..self.kept]);
-        let (keys, references) = (&mut self.keys, &mut self.references);
+        let (keys, references, spill) = (&mut self.keys, &mut self.references, self.spill);
         // None of these needs another.
-        let ((keys, interned), (mut staged, linked)) = rayon::join(
-            || rayon::join(|| keys.add(first_row, batch), || texts.intern(&batch.texts)),
-            || rayon::join(|| add_cells(kept, batch), || add_links(references, batch)),
+        let ((keys, spilled), (mut staged, linked)) = rayon::join(
+            || rayon::join(|| keys.add(first_row, batch), || texts.add(&batch.texts)),
+            || rayon::join(|| add_cells(kept, batch), || add_links(references, spill, batch)),
         );
         keys?;
         self.read.iter().try_for_each(|column| column.check_categories(self.limits))?;
-        for (column, indexes) in batch.texts.iter().zip(interned?) {
-            staged[column.place] = Arc::new(indexes);
+        for (column, partitions) in batch.texts.iter().zip(spilled?) {
+            staged[column.place] = Arc::new(partitions);
         }
         linked?;
         if let Some(Values::Times(times)) = self.time_place.map(|place| batch.values(place)) {
-            make_room(&mut self.times, times.len())?;
-            self.times.extend(times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE)));
+            let times = times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE));
+            self.times.extend(&times.collect::<Vec<_>>())?;
         }
         for (&place, known) in self.known_places.iter().zip(&mut self.known_times) {
             if let Values::Times(times) = batch.values(place) {
-                make_room(known, times.len())?;
-                known.extend(times.iter().map(|time| time.unwrap_or(NEVER_VISIBLE)));
+                let times = times.iter().map(|time| time.unwrap_or(NEVER_VISIBLE));
+                known.extend(&times.collect::<Vec<_>>())?;
             }
         }
         // A table of pairs keeps no column.
@@ -294,7 +265,7 @@ impl<'a> Ingest<'a> {
             .map_err(arrow_error)
     }
 
-    fn finish(mut self, staged: PathBuf) -> Result<Ingested> {
+    fn finish(mut self, staged: PathBuf, text_of: &TextOf<'_>) -> Result<Ingested> {
         if self.row_count == 0 {
             return Err(Error::data(match self.table.labels_of {
                 Some(_) => "the task has no seed; correct its rows or times, or remove it",
@@ -304,23 +275,19 @@ impl<'a> Ingest<'a> {
             }));
         }
         self.read.iter().try_for_each(ColumnSummary::check)?;
-        let mut duplicate_keys = 0;
-        for key in &self.keys.lists {
-            key.check(self.limits, key.columns == self.table.key)?;
-            duplicate_keys += key.duplicates.count;
-        }
-        let (keys, file) = self.keys.finish()?;
+        let WrittenKeys { duplicates, lists, file } = self.keys.finish(self.limits, text_of)?;
+        self.references.iter_mut().try_for_each(|of| of.links.close(self.spill))?;
         self.read.truncate(self.kept);
+        let times = self.times.finish()?;
+        let known_times = self.known_times.into_iter().map(RowNumbersWriter::finish);
         Ok(Ingested {
             row_count: self.row_count as u32,
             links: self.references.into_iter().map(|reference| reference.links).collect(),
-            times: self.time_place.map(|_| self.times),
-            known_times: self.known_times,
+            times: self.time_place.map(|_| times),
+            known_times: known_times.collect::<Result<_>>()?,
             columns: self.read,
-            indexes: (keys.into_iter().filter(|key| self.looked_up.contains(&key.columns)))
-                .map(|key| (key.columns, key.index))
-                .collect(),
-            duplicate_keys,
+            keys: lists,
+            duplicate_keys: duplicates,
             file,
             staged,
         })
@@ -328,7 +295,7 @@ impl<'a> Ingest<'a> {
 }
 
 /// Adds the values of a batch to the summaries of the columns that the store keeps; returns what is staged
-/// of each. Texts are staged by their indexes, which take its place.
+/// of each. Texts are staged by their partitions, which take its place.
 fn add_cells(kept: &mut [ColumnSummary], batch: &ReadBatch) -> Vec<ArrayRef> {
     (kept.par_iter_mut())
         .zip(&batch.columns)
@@ -336,83 +303,13 @@ fn add_cells(kept: &mut [ColumnSummary], batch: &ReadBatch) -> Vec<ArrayRef> {
         .collect()
 }
 
-fn add_links(references: &mut [ReferenceColumns<'_>], batch: &ReadBatch) -> Result<()> {
-    (references.par_iter_mut().zip(&batch.references)).try_for_each(|(reference, keys)| {
-        let columns = batch.key_columns(&reference.places);
-        reference.links.extend(keys, &columns, reference.index)
-    })
-}
-
-impl RowKeys {
-    fn add(&mut self, first_row: u64, batch: &ReadBatch) -> Result<()> {
-        make_room(&mut self.identities, batch.row_count)?;
-        self.identities.extend(&batch.identities);
-        let mut text = String::new();
-        for (place, (key, digests)) in self.lists.iter_mut().zip(&batch.keys).enumerate() {
-            let columns = batch.key_columns(&key.places);
-            key.index.warm(digests);
-            for (row, &digest) in digests.iter().enumerate() {
-                let at = first_row as usize + row;
-                if is_null(digest) {
-                    key.nulls.add(|first| *first = format!("row {}", at + 1));
-                    key.index.push_null()?;
-                } else if let Some(earlier) = key.index.push(digest)? {
-                    write_key(&columns, row, &mut text);
-                    key.duplicates.add_duplicate(&text, at, earlier);
-                }
-            }
-            if let (0, Some(strings)) = (place, &mut self.strings) {
-                self.identities.extend(digests.iter().map(|&digest| identity(digest)));
-                for row in 0..batch.row_count {
-                    write_key(&columns, row, &mut text);
-                    strings.push(&mut self.file, &text)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the identities; returns the lists of columns by which rows are looked up, and the file.
-    fn finish(mut self) -> Result<(Vec<KeyColumns>, ContainerWriter)> {
-        if let Some(strings) = self.strings.take() {
-            strings.finish(&mut self.file, "keys")?;
-            let mut order: Vec<(u64, u32)> = reserve(self.identities.len())?;
-            order.extend(self.identities.iter().copied().zip(0..));
-            order.par_sort_unstable();
-            let mut rows: Vec<u32> = reserve(order.len())?;
-            rows.extend(order.into_iter().map(|(_, row)| row));
-            self.file.section("by_identity", &rows)?;
-        }
-        self.file.section("identities", &self.identities)?;
-        Ok((self.lists, self.file))
-    }
-}
-
-impl KeyColumns {
-    /// Checks that every row has a key, and that repeated keys are within the limit. Other columns
-    /// that tables refer to may be NULL: such a row has no children.
-    fn check(&self, limits: &Limits, is_key: bool) -> Result<()> {
-        let KeyFaults { count, first } = &self.nulls;
-        if is_key && *count > 0 {
-            return Err(Error::data(format!(
-                "the key ({}) is NULL in {}, the first is {first}; every row needs a \
-                 key: correct the data, or remove the key from the schema",
-                self.columns.join(", "),
-                counted(*count, "row")
-            )));
-        }
-        let KeyFaults { count, first } = &self.duplicates;
-        if *count > limits.duplicate_keys {
-            return Err(Error::data(format!(
-                "expected at most {} that repeat a key ({}), found {count}, the first is {first}; \
-                 correct the key or the data, or raise limits.duplicate_keys (references then link \
-                 to the first row)",
-                counted(limits.duplicate_keys, "row"),
-                self.columns.join(", ")
-            )));
-        }
-        Ok(())
-    }
+fn add_links(
+    references: &mut [ReferenceColumns],
+    spill: &SpillWriter,
+    batch: &ReadBatch,
+) -> Result<()> {
+    let references = references.par_iter_mut().zip(&batch.references);
+    references.map(|(reference, keys)| reference.links.add(spill, keys)).collect()
 }
 
 /// Returns the schema of the staging file: the columns that the store keeps.

@@ -1,10 +1,8 @@
-//! Keys of any type and any number of columns, and the index of rows by key.
-
-use std::fmt::Write;
+//! Keys of any type and any number of columns, and what numbers different ones.
 
 use arrow_array::{Array, StringViewArray};
 
-use crate::bytes::{append, filled};
+use crate::bytes::{append, filled, reserve};
 use crate::error::{Error, Result};
 
 /// The first 16 bytes of the BLAKE3 digest of a key's text. Equal digests mean equal keys.
@@ -23,6 +21,14 @@ pub(in crate::prepare) const PARTIAL_KEY: KeyDigest = 1;
 /// Whether a key is NULL or has a NULL part; such a key identifies no row.
 pub(in crate::prepare) fn is_null(digest: KeyDigest) -> bool {
     digest <= PARTIAL_KEY
+}
+
+/// Keys are parted by the highest byte of their identities, so that the parts are in the order of these.
+pub(super) const PARTS: usize = 256;
+
+/// Returns the part of a key.
+pub(super) fn part_of(digest: KeyDigest) -> usize {
+    (identity(digest) >> 56) as usize
 }
 
 /// Returns the identity of a digest.
@@ -65,9 +71,10 @@ pub(in crate::prepare) fn write_key(
     true
 }
 
-/// An index of rows by key: an open-addressing hash table of digests.
+/// Numbers different keys, or texts, in the order in which they come: an open-addressing hash table of
+/// digests.
 ///
-/// A slot holds 32 bits of the digest and the row, so a search reads the full digest only to
+/// A slot holds 32 bits of the digest and the entry, so a search reads the full digest only to
 /// confirm a match.
 pub(in crate::prepare) struct KeyIndex {
     digests: Vec<KeyDigest>,
@@ -76,7 +83,7 @@ pub(in crate::prepare) struct KeyIndex {
 
 const EMPTY: u64 = u64::MAX;
 
-/// The most entries: the greatest row number is reserved for the empty slot.
+/// The most entries: the greatest number is reserved for the empty slot.
 const ENTRY_LIMIT: usize = u32::MAX as usize - 1;
 
 impl KeyIndex {
@@ -84,62 +91,35 @@ impl KeyIndex {
         Self { digests: Vec::new(), slots: vec![EMPTY; 16] }
     }
 
-    /// Returns the number of entries.
-    pub(in crate::prepare) fn len(&self) -> usize {
-        self.digests.len()
+    /// Returns an index with room for so many entries.
+    pub(super) fn with_room(count: usize) -> Result<Self> {
+        let slots = (count * 3 / 2 + 1).next_power_of_two().max(16);
+        Ok(Self { digests: reserve(count)?, slots: filled(EMPTY, slots)? })
     }
 
-    /// Returns the first row with the key.
+    /// Returns the entry of `digest`, if it has one.
     pub(in crate::prepare) fn find(&self, digest: KeyDigest) -> Option<u32> {
-        row_of(self.slots[self.slot(digest)])
-    }
-
-    /// Loads the slots of `digests` into the processor's cache in parallel: searches alone would
-    /// wait for one after the other.
-    pub(in crate::prepare) fn warm(&self, digests: &[KeyDigest]) {
-        let mask = self.slots.len() - 1;
-        let touch = |touched, &digest| touched ^ self.slots[first_slot(digest, mask)];
-        std::hint::black_box(digests.iter().fold(0, touch));
-    }
-
-    /// Adds the next row; returns the first row with the same key, which `find` still returns.
-    pub(in crate::prepare) fn push(&mut self, digest: KeyDigest) -> Result<Option<u32>> {
-        let row = self.next_row()?;
-        let slot = self.slot(digest);
-        let found = row_of(self.slots[slot]);
-        append(&mut self.digests, &[digest])?;
-        if found.is_none() {
-            self.slots[slot] = slot_of(digest, row);
-            if self.digests.len() * 3 > self.slots.len() * 2 {
-                self.grow()?;
-            }
-        }
-        Ok(found)
-    }
-
-    /// Adds a row without a key.
-    pub(in crate::prepare) fn push_null(&mut self) -> Result<()> {
-        self.next_row()?;
-        append(&mut self.digests, &[NULL_KEY])
+        entry_of(self.slots[self.slot(digest)])
     }
 
     /// Returns the entry of `digest`, adding it if it is new, and whether it is new.
     pub(in crate::prepare) fn intern(&mut self, digest: KeyDigest) -> Result<(u32, bool)> {
-        if let Some(entry) = self.find(digest) {
+        let slot = self.slot(digest);
+        if let Some(entry) = entry_of(self.slots[slot]) {
             return Ok((entry, false));
         }
-        let entry = self.next_row()?;
-        self.push(digest)?;
-        Ok((entry, true))
-    }
-
-    fn next_row(&self) -> Result<u32> {
-        match self.digests.len() {
-            row if row < ENTRY_LIMIT => Ok(row as u32),
-            _ => Err(Error::limit(format!(
-                "expected at most {ENTRY_LIMIT} keys or texts, found more"
-            ))),
+        let entry = self.digests.len();
+        if entry >= ENTRY_LIMIT {
+            return Err(Error::limit(format!(
+                "expected at most {ENTRY_LIMIT} different keys or texts, found more"
+            )));
         }
+        append(&mut self.digests, &[digest])?;
+        self.slots[slot] = slot_of(digest, entry as u32);
+        if self.digests.len() * 3 > self.slots.len() * 2 {
+            self.grow()?;
+        }
+        Ok((entry as u32, true))
     }
 
     /// Returns the slot of `digest`, or the empty slot for it.
@@ -176,12 +156,12 @@ fn first_slot(digest: KeyDigest, mask: usize) -> usize {
     (digest >> 64) as usize & mask
 }
 
-fn slot_of(digest: KeyDigest, row: u32) -> u64 {
+fn slot_of(digest: KeyDigest, entry: u32) -> u64 {
     // Not the bits that choose the slot.
-    u64::from((digest >> 32) as u32) << 32 | u64::from(row)
+    u64::from((digest >> 32) as u32) << 32 | u64::from(entry)
 }
 
-fn row_of(slot: u64) -> Option<u32> {
+fn entry_of(slot: u64) -> Option<u32> {
     (slot != EMPTY).then_some(slot as u32)
 }
 
@@ -201,13 +181,5 @@ impl KeyFaults {
             describe(&mut self.first);
         }
         self.count += 1;
-    }
-
-    /// Counts a key that row `row` shares with row `earlier`.
-    pub(in crate::prepare) fn add_duplicate(&mut self, key: &str, row: usize, earlier: u32) {
-        self.add(|first| {
-            // Writing to a string cannot fail.
-            let _ = write!(first, "{key:?} in row {} and row {}", u64::from(earlier) + 1, row + 1);
-        });
     }
 }

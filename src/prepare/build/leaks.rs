@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::row_numbers::RowNumbers;
 use super::tasks::Derived;
 use crate::error::{Context, Error, Result};
 use crate::prepare::schema::{DerivedTask, Schema, Table};
@@ -27,7 +28,7 @@ pub(super) fn reveals_target(schema: &Schema, table: &Table, task: &DerivedTask)
 pub(super) fn check(
     schema: &Schema,
     derived_tasks: &HashMap<String, Derived>,
-    times: &[Option<Vec<i64>>],
+    times: &[Option<RowNumbers<i64>>],
 ) -> Result<()> {
     for task in &schema.tasks {
         let (Some(derived), Some(read)) = (&task.derived, derived_tasks.get(&task.name)) else {

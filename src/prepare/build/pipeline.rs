@@ -2,22 +2,23 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use half::f16;
 
 use super::aggregates;
+use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
-use super::first_pass::{Indexes, Ingested, TableInput, ingest};
-use super::keys::KeyIndex;
+use super::first_pass::{Ingested, TableInput, ingest};
+use super::keys::write_key;
 use super::layout::column_metadata;
 use super::leaks;
-use super::references::{
-    first_relations, link_of, looked_up, reading_order, referred_columns, time_order,
-};
+use super::references::{first_relations, link_of, looked_up, reading_order, time_order};
+use super::row_keys::KeyLists;
+use super::row_numbers::RowNumbers;
 use super::second_pass::{SecondPass, Undated, WrittenTable};
 use super::tasks::{self, Derived};
-use super::texts::Texts;
+use super::texts::{SpilledTexts, Texts};
 use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
@@ -25,10 +26,9 @@ use crate::days::time_text;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
-use crate::prepare::schema::{
-    CellTask, DerivedTask, Predict, Reference, Schema, Table, Task, What,
-};
+use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task, What};
 use crate::prepare::source::{Batches, Source};
+use crate::prepare::values::to_texts;
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
@@ -41,8 +41,8 @@ pub(in crate::prepare) struct Preparation<'a> {
     schema: &'a Schema,
     options: &'a Options<'a>,
     folder: &'a Path,
-    /// The indexes of each table by which others look up its rows.
-    indexes: Vec<Indexes>,
+    /// The keys of each table by which others look up its rows.
+    keys: Vec<KeyLists>,
     column_count: u32,
     category_count: u32,
     /// The names of all categories so far, in the order of their indexes.
@@ -70,7 +70,7 @@ impl<'a> Preparation<'a> {
             schema,
             options,
             folder,
-            indexes: schema.tables.iter().map(|_| Indexes::new()).collect(),
+            keys: schema.tables.iter().map(|_| KeyLists::new()).collect(),
             column_count: 0,
             category_count: 0,
             categories: Vec::new(),
@@ -85,17 +85,20 @@ impl<'a> Preparation<'a> {
     }
 
     pub(in crate::prepare) fn run(mut self) -> Result<Report> {
-        let mut texts = Texts::create(self.folder)?;
+        let mut texts = SpilledTexts::create(&self.staging())?;
+        let spill = SpillWriter::create(&self.staging())?;
         let mut ingested = Vec::new();
         ingested.resize_with(self.schema.tables.len(), || None);
         for place in reading_order(self.schema) {
-            let mut read = self.ingest(place, &mut texts)?;
-            self.indexes[place] = std::mem::take(&mut read.indexes);
+            let mut read = self.ingest(place, &spill, &mut texts)?;
+            self.keys[place] = std::mem::take(&mut read.keys);
             ingested[place] = Some(read);
         }
+        drop(spill);
         let ingested = ingested.into_iter().flatten().collect();
+        let texts = texts.number(self.folder, self.options.progress)?;
         let mut derived = self.read_tasks()?;
-        let tables = self.write_tables(ingested, &mut derived)?;
+        let tables = self.write_tables(ingested, &texts, &mut derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
         let aggregates = self.place_aggregates(&tables)?;
         self.write_names(&tables)?;
@@ -107,18 +110,24 @@ impl<'a> Preparation<'a> {
     }
 
     /// The first pass over one table.
-    fn ingest(&mut self, place: usize, texts: &mut Texts) -> Result<Ingested> {
+    fn ingest(
+        &mut self,
+        place: usize,
+        spill: &SpillWriter,
+        texts: &mut SpilledTexts,
+    ) -> Result<Ingested> {
         let table = &self.schema.tables[place];
         self.options.progress.begin(&format!("reading {}", table.name), None);
         let looked_up = looked_up(self.schema, &table.name);
-        let parents = table.references.iter().map(|r| self.index_of(r)).collect();
         let rows = |columns: &[String]| self.rows_of(table, columns);
         let input = TableInput {
             rows: &rows,
+            place,
             table,
             limits: &self.schema.limits,
             looked_up: &looked_up,
-            parents,
+            spill,
+            text_of: &|columns, row| text_of(rows(columns), row),
             folder: self.folder,
             progress: self.options.progress,
         };
@@ -137,10 +146,9 @@ impl<'a> Preparation<'a> {
         Ok(read)
     }
 
-    /// Returns the keys that `reference` refers to, if their table has been read.
-    fn index_of(&self, reference: &Reference) -> Option<&KeyIndex> {
-        let parent = self.schema.table(&reference.to)?;
-        self.indexes[parent].get(&referred_columns(self.schema, reference))
+    /// The folder of what is not kept.
+    fn staging(&self) -> PathBuf {
+        self.folder.join("staging")
     }
 
     /// Returns the rows of a table, from the source or from the task whose labels they are.
@@ -174,15 +182,15 @@ impl<'a> Preparation<'a> {
     fn read_task(&self, task: &Task, derived: &DerivedTask) -> Result<Derived> {
         let batches = self.task_rows(derived, &tasks::columns_of(derived))?;
         let anchor = self.schema.table(&derived.anchor);
-        let index =
-            anchor.and_then(|place| self.indexes[place].get(&self.schema.tables[place].key));
-        let index = index.ok_or_else(|| {
+        let keys = anchor.and_then(|place| self.keys[place].get(&self.schema.tables[place].key));
+        let keys = keys.ok_or_else(|| {
             Error::schema(format!(
                 "the anchor {:?} has no key, so its rows cannot be looked up; give the table a key",
                 derived.anchor
             ))
         })?;
-        tasks::read(task, derived, batches, index, &self.schema.limits)
+        let text_of = |columns: &[String], row| text_of(self.task_rows(derived, columns), row);
+        tasks::read(task, derived, batches, keys, &self.schema.limits, &text_of, &self.staging())
     }
 
     /// Returns the rows of a derived task.
@@ -190,7 +198,7 @@ impl<'a> Preparation<'a> {
         match (&derived.source, &derived.sql, self.options.sql) {
             (Some(source), _, _) => self.source.read(source, columns),
             (None, Some(query), Some(engine)) => {
-                engine.query(query, columns, &self.folder.join("staging").join("sql"))
+                engine.query(query, columns, &self.staging().join("sql"))
             }
             (None, Some(_), None) => Err(Error::schema(
                 "the task has sql, which only the Python package runs (with DuckDB); prepare with \
@@ -205,26 +213,29 @@ impl<'a> Preparation<'a> {
     fn write_tables(
         &mut self,
         mut ingested: Vec<Ingested>,
+        texts: &Texts,
         derived_tasks: &mut HashMap<String, Derived>,
     ) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
-        let schema = self.schema;
+        let (schema, staging) = (self.schema, self.staging());
         let mut second = SecondPass {
             schema,
-            indexes: std::mem::take(&mut self.indexes),
+            keys: std::mem::take(&mut self.keys),
             row_counts,
             first_relations: first_relations(schema),
-            times: vec![None; schema.tables.len()],
+            times: schema.tables.iter().map(|_| None).collect(),
             undated: vec![Undated::default(); schema.tables.len()],
             summaries: Vec::new(),
             graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
+            staging: &staging,
         };
         let mut parents: Vec<_> = schema.tables.iter().map(|_| Vec::new()).collect();
         for place in time_order(schema) {
             let read = &mut ingested[place];
+            let rows = |columns: &[String]| self.rows_of(&schema.tables[place], columns);
             parents[place] = second
-                .date(place, read)
+                .date(place, read, &|columns, row| text_of(rows(columns), row))
                 .context(|| format!("table {:?}", schema.tables[place].name))?;
         }
         self.statistics_until = statistics_until(schema, derived_tasks)?;
@@ -239,7 +250,7 @@ impl<'a> Preparation<'a> {
         for place in time_order(schema) {
             let Some(((read, columns), parents)) = waiting[place].take() else { continue };
             let table = second
-                .write(place, read, columns, &parents)
+                .write(place, read, columns, &parents, texts)
                 .context(|| format!("table {:?}", schema.tables[place].name))?;
             self.options.progress.advance(u64::from(table.metadata.row_count))?;
             self.files.push(table.file);
@@ -265,7 +276,7 @@ impl<'a> Preparation<'a> {
         &mut self,
         ingested: &mut [Ingested],
         derived_tasks: &mut HashMap<String, Derived>,
-        times: &[Option<Vec<i64>>],
+        times: &[Option<RowNumbers<i64>>],
     ) -> Result<Vec<String>> {
         let mut all_unscaled = Vec::new();
         let Some(until) = &self.statistics_until else { return Ok(all_unscaled) };
@@ -566,6 +577,23 @@ impl<'a> Preparation<'a> {
             remarks: self.remarks,
         })
     }
+}
+
+/// Returns the text of a key's columns in a row among all of them; none if they cannot be read once more.
+fn text_of(rows: Result<Batches>, row: u64) -> Option<String> {
+    let mut first = 0;
+    for batch in rows.ok()? {
+        let batch = batch.ok()?;
+        let next = first + batch.num_rows() as u64;
+        if row < next {
+            let columns = batch.columns().iter().map(to_texts).collect::<Result<Vec<_>>>().ok()?;
+            let mut text = String::new();
+            write_key(&columns.iter().collect::<Vec<_>>(), (row - first) as usize, &mut text);
+            return Some(text);
+        }
+        first = next;
+    }
+    None
 }
 
 /// Returns the name of a column among those of all tables.

@@ -19,7 +19,7 @@ const BYTES_TOGETHER: usize = 64 << 20;
 pub(super) fn read_ahead<T: Send>(
     batches: Batches,
     convert: impl Fn(u64, RecordBatch) -> Result<T> + Sync,
-    mut consume: impl FnMut(T) -> Result<()> + Send,
+    consume: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let (send, mut receive) = sync_channel(AHEAD);
@@ -35,26 +35,12 @@ pub(super) fn read_ahead<T: Send>(
         let reader = thread.spawn_scoped(scope, read).map_err(|e| {
             Error::limit(format!("cannot start a thread that reads: {e}; free some memory"))
         })?;
-        let mut consume_all = || -> Result<()> {
-            let (mut converted, mut row_count) = (Vec::new(), 0);
-            loop {
-                let (consumed, next) = rayon::join(
-                    || converted.into_iter().try_for_each(|batch: Result<T>| consume(batch?)),
-                    || -> Vec<Result<T>> {
-                        let batches = some_of(&mut receive, &mut row_count).into_par_iter();
-                        batches
-                            .map(|batch| batch.and_then(|(row, batch)| convert(row, batch)))
-                            .collect()
-                    },
-                );
-                consumed?;
-                if next.is_empty() {
-                    return Ok(());
-                }
-                converted = next;
-            }
-        };
-        let consumed = consume_all();
+        let mut row_count = 0;
+        let consumed = in_order(
+            || some_of(&mut receive, &mut row_count),
+            |batch| batch.and_then(|(row, batch)| convert(row, batch)),
+            consume,
+        );
         // The thread may wait to hand over a batch that nobody takes.
         drop(receive);
         // A panic that nobody takes would be one of this thread, too.
@@ -67,6 +53,27 @@ pub(super) fn read_ahead<T: Send>(
             ))
         })
     })
+}
+
+/// Converts what `some` returns, at once, while `consume` takes what was before it, in its order; to the end,
+/// where `some` returns nothing.
+pub(super) fn in_order<T: Send, U: Send>(
+    mut some: impl FnMut() -> Vec<T> + Send,
+    convert: impl Fn(T) -> Result<U> + Sync,
+    mut consume: impl FnMut(U) -> Result<()> + Send,
+) -> Result<()> {
+    let mut converted = Vec::new();
+    loop {
+        let (consumed, next) = rayon::join(
+            || converted.into_iter().try_for_each(|one: Result<U>| consume(one?)),
+            || some().into_par_iter().map(&convert).collect::<Vec<_>>(),
+        );
+        consumed?;
+        if next.is_empty() {
+            return Ok(());
+        }
+        converted = next;
+    }
 }
 
 /// The bytes of an array's own rows: arrays may be parts of one buffer.

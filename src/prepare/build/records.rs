@@ -7,11 +7,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
+use bytemuck::NoUninit;
 
 use super::columns::{ColumnSummary, Summary};
 use super::layout::Layout;
 use super::links::Parents;
 use super::read_ahead::read_ahead;
+use super::row_numbers::{RowNumbers, RowNumbersWriter};
+use super::texts::TableNumbers;
 use crate::bytes::filled;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
@@ -28,14 +31,41 @@ pub(super) fn staged(
     Ok(reader.map(|batch| batch.map_err(arrow_error)))
 }
 
+/// Returns what `convert` makes of the cell of each row in some columns that have means, with their places;
+/// `None` is NULL. Spills to `folder`.
+///
+/// # Cost
+/// Reads the staging file once more if there are any.
+pub(super) fn numbers_of<T: NoUninit>(
+    path: &Path,
+    columns: &[(usize, &ColumnSummary)],
+    convert: impl Fn(Option<Cell>) -> T,
+    folder: &Path,
+) -> Result<Vec<RowNumbers<T>>> {
+    if columns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reader = |&(place, column): &(usize, &ColumnSummary)| {
+        Ok((place, MeanReader::new(column)?, RowNumbersWriter::new(folder)))
+    };
+    let mut readers = columns.iter().map(reader).collect::<Result<Vec<_>>>()?;
+    for batch in staged(path)? {
+        let batch = batch?;
+        for (place, reader, numbers) in &mut readers {
+            numbers.extend(&reader.read(batch.column(*place), &convert))?;
+        }
+    }
+    readers.into_iter().map(|(_, _, numbers)| numbers.finish()).collect()
+}
+
 /// Reads the staged values of a column that has a mean.
-pub(super) enum MeanReader {
+enum MeanReader {
     Numerical(Scorer),
     Boolean,
 }
 
 impl MeanReader {
-    pub(super) fn new(column: &ColumnSummary) -> Result<Self> {
+    fn new(column: &ColumnSummary) -> Result<Self> {
         match &column.summary {
             Summary::Numerical(numbers) => Ok(Self::Numerical(numbers.scorer())),
             Summary::Boolean { .. } => Ok(Self::Boolean),
@@ -43,36 +73,31 @@ impl MeanReader {
         }
     }
 
-    /// Appends what `convert` makes of the cell of each row of a staged batch; `None` is NULL.
-    pub(super) fn read<T>(
-        &self,
-        array: &ArrayRef,
-        values: &mut Vec<T>,
-        convert: impl Fn(Option<Cell>) -> T,
-    ) {
+    /// Returns what `convert` makes of the cell of each row of a staged batch; `None` is NULL.
+    fn read<T>(&self, array: &ArrayRef, convert: impl Fn(Option<Cell>) -> T) -> Vec<T> {
         match self {
             Self::Numerical(scorer) => {
                 let cell = |number| Cell::Numerical(scorer.score(number));
                 let numbers = array.as_primitive::<Float64Type>().iter();
-                values.extend(numbers.map(|number| convert(number.map(cell))));
+                numbers.map(|number| convert(number.map(cell))).collect()
             }
             Self::Boolean => {
                 let truths = array.as_boolean().iter();
-                values.extend(truths.map(|truth| convert(truth.map(Cell::Boolean))));
+                truths.map(|truth| convert(truth.map(Cell::Boolean))).collect()
             }
         }
     }
 }
 
-/// Writes the records of a table.
+/// Writes the records of a table from its staging file and the numbers of its texts.
 pub(super) fn write_records(
     file: &mut ContainerWriter,
-    staged_path: &Path,
+    (staged_path, mut texts): (&Path, TableNumbers),
     layout: &Layout,
     summaries: &[ColumnSummary],
     parents: &[Parents],
     recorded_times: Option<&[i64]>,
-    known_times: &[Vec<i64>],
+    known_times: &[RowNumbers<i64>],
 ) -> Result<()> {
     let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
     let records_of = |first_row: u64, batch: RecordBatch| {
@@ -80,7 +105,8 @@ pub(super) fn write_records(
         let mut records = filled(0, batch.num_rows() * layout.stride as usize)?;
         let mut target = Records { bytes: &mut records, layout };
         let recorded = recorded_times.map(|times| (layout.time_offset, times));
-        let known = layout.known_offsets.iter().copied().zip(known_times.iter().map(Vec::as_slice));
+        let known =
+            layout.known_offsets.iter().copied().zip(known_times.iter().map(|times| &**times));
         for (offset, times) in recorded.into_iter().chain(known) {
             target.put(offset, times[rows.clone()].iter().map(|time| time.to_le_bytes()));
         }
@@ -93,7 +119,8 @@ pub(super) fn write_records(
         Ok(records)
     };
     file.begin("rows")?;
-    read_ahead(Box::new(staged(staged_path)?), records_of, |records| file.write(&records))
+    let batches = staged(staged_path)?.map(move |batch| texts.number(&batch?));
+    read_ahead(Box::new(batches), records_of, |records| file.write(&records))
 }
 
 /// Writes the records of a summary: the time of each row, its parent, and its numbers.

@@ -3,12 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use super::first_pass::{Indexes, Ingested};
+use rayon::prelude::*;
+
+use super::children::Children;
+use super::columns::Summary;
+use super::first_pass::Ingested;
 use super::layout::Layout;
 use super::leaks::reveals_target;
-use super::links::Children;
 use super::references::{referred_columns, time_parent};
+use super::row_keys::{KeyLists, TextOf};
+use super::row_numbers::RowNumbers;
 use super::summaries::{SummarisedTable, SummaryRows};
+use super::texts::Texts;
 use super::{aggregates, links, records, summaries};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
@@ -21,15 +27,18 @@ use crate::store::{
 /// The state of the second pass over all tables.
 pub(super) struct SecondPass<'a> {
     pub schema: &'a Schema,
-    pub indexes: Vec<Indexes>,
+    /// The keys of each table by which others look up its rows.
+    pub keys: Vec<KeyLists>,
     pub row_counts: Vec<u32>,
     pub first_relations: Vec<usize>,
     /// The times of the rows of each table, if a later step needs them.
-    pub times: Vec<Option<Vec<i64>>>,
+    pub times: Vec<Option<RowNumbers<i64>>>,
     pub undated: Vec<Undated>,
     /// The rows of the summaries so far, which are written after all tables.
     pub summaries: Vec<SummaryRows>,
     pub graph: ContainerWriter,
+    /// The folder of what is not kept.
+    pub staging: &'a Path,
 }
 
 /// A table that has been written.
@@ -63,8 +72,9 @@ impl SecondPass<'_> {
         &mut self,
         place: usize,
         read: &mut Ingested,
+        text_of: &TextOf<'_>,
     ) -> Result<Vec<links::Parents>> {
-        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
+        let parents = self.resolve(place, std::mem::take(&mut read.links), text_of)?;
         self.times[place] = self.times(place, read, &parents)?;
         Ok(parents)
     }
@@ -77,6 +87,7 @@ impl SecondPass<'_> {
         mut read: Ingested,
         columns: Vec<ColumnMetadata>,
         parents: &[links::Parents],
+        texts: &Texts,
     ) -> Result<WrittenTable> {
         let table = &self.schema.tables[place];
         let is_cell = |time: &Time| {
@@ -89,34 +100,42 @@ impl SecondPass<'_> {
         let time = self.time_metadata(place, &read, &layout)?;
         let times = self.times[place].take();
         let recorded = times.as_deref().filter(|_| records_time);
+        let text_places = (0..read.columns.len())
+            .filter(|&place| matches!(read.columns[place].summary, Summary::Text));
         records::write_records(
             &mut read.file,
-            &read.staged,
+            (&read.staged, texts.of_table(place, text_places.collect())),
             &layout,
             &read.columns,
             parents,
             recorded,
             &read.known_times,
         )?;
-        let summed =
-            aggregates::summed_columns(self.schema, &table.name, &read.columns, &read.staged)?;
+        let summed = aggregates::summed_columns(
+            self.schema,
+            &table.name,
+            &read.columns,
+            &read.staged,
+            self.staging,
+        )?;
         let (times_of_rows, staged) = (times.as_deref(), &read.staged);
         let columns = &read.columns;
-        let of = SummarisedTable { table, columns, staged, times: times_of_rows, parents };
+        let folder = self.staging;
+        let of = SummarisedTable { table, columns, staged, times: times_of_rows, parents, folder };
         self.summaries.extend(summaries::summarise(self.schema, &of)?);
         fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         let file = read.file.finish()?;
 
-        let order = times.as_deref().map(links::time_order).transpose()?.flatten();
         let is_of_pairs = self.schema.is_of_pairs(table);
         let parent_of =
             |reference: &Reference| self.schema.table(&reference.to).unwrap_or_default();
-        let (order, row_counts) = (order.as_deref(), &self.row_counts);
+        let (times_of_rows, row_counts, staging) =
+            (times.as_deref(), &self.row_counts, self.staging);
         let children_of = |number: usize| -> Option<Result<Children>> {
             let parent_rows = row_counts[parent_of(table.references.get(number)?)];
             Some(match is_of_pairs {
-                true => Children::none(parent_rows),
-                false => links::children_of(&parents[number], parent_rows, order),
+                true => Children::none(parent_rows, times_of_rows, staging),
+                false => Children::find(&parents[number], parent_rows, times_of_rows, staging),
             })
         };
         let mut next = children_of(0);
@@ -127,30 +146,21 @@ impl SecondPass<'_> {
             let parent = parent_of(reference);
             let index = self.first_relations[place] + number;
             let name = reference.name();
-            // The next ones are found while these are written, so memory holds two relations' lists.
             let graph = &mut self.graph;
             let written;
-            (written, next) = rayon::join(
-                || children.write(graph, index, times.as_deref()),
-                || children_of(number + 1),
-            );
+            (written, next) =
+                rayon::join(|| children.write(graph, index), || children_of(number + 1));
             written?;
             let is_own = |a: &&Aggregate| a.table == table.name && a.reference == name;
             if let Some(aggregate) = self.schema.aggregates.iter().find(is_own) {
-                aggregates::write_totals(
-                    &mut self.graph,
-                    index,
-                    &children.rows,
-                    aggregate,
-                    &summed,
-                )?;
+                aggregates::write_totals(&mut self.graph, index, &children, aggregate, &summed)?;
             }
             relations.push(RelationMetadata {
                 name,
                 child: place as u32,
                 parent: parent as u32,
                 parent_offset: layout.parent_offsets[number],
-                edge_count: children.rows.len() as u32,
+                edge_count: children.count,
                 null_count: parents.null_count,
                 unresolved_count: parents.unresolved_count,
             });
@@ -191,7 +201,7 @@ impl SecondPass<'_> {
             let parent = self.parent_of(&summary.table, by)?;
             let (links, times) = (links::Parents::of_rows(parents.clone()), Some(&*rows.ends));
             let (graph, parent_rows) = (&mut self.graph, self.row_counts[parent]);
-            links::children_of(&links, parent_rows, None)?.write(graph, relation, times)?;
+            Children::find(&links, parent_rows, times, self.staging)?.write(graph, relation)?;
             relations.push(RelationMetadata {
                 name: by.clone(),
                 child: place as u32,
@@ -231,23 +241,33 @@ impl SecondPass<'_> {
     }
 
     /// Resolves the references of table `place`.
-    fn resolve(&self, place: usize, links: Vec<links::Links>) -> Result<Vec<links::Parents>> {
-        let references = &self.schema.tables[place].references;
+    fn resolve(
+        &self,
+        place: usize,
+        links: Vec<links::Links>,
+        text_of: &TextOf<'_>,
+    ) -> Result<Vec<links::Parents>> {
+        let (schema, all_keys, folder) = (self.schema, &self.keys, self.staging);
+        let references = &schema.tables[place].references;
         let resolve = |(links, reference): (links::Links, &Reference)| {
-            let parent = self.schema.table(&reference.to);
-            let list = referred_columns(self.schema, reference);
-            let index = parent.and_then(|parent| self.indexes[parent].get(&list));
-            let index = index.ok_or_else(|| {
+            let parent = schema.table(&reference.to);
+            let list = referred_columns(schema, reference);
+            let keys = parent.and_then(|parent| all_keys[parent].get(&list));
+            let keys = keys.ok_or_else(|| {
                 Error::schema(format!(
                     "table {:?} has no key; give it a key, or name the columns with to_columns",
                     reference.to
                 ))
             })?;
-            let parents = links.resolve(index)?;
-            parents.check(reference, &self.schema.limits)?;
-            Ok(parents)
+            links.resolve(keys, folder)
         };
-        links.into_iter().zip(references).map(resolve).collect()
+        let all: Vec<_> = links.into_par_iter().zip(references).map(resolve).collect();
+        let checked = all.into_iter().zip(references).map(|(parents, reference)| {
+            let parents = parents?;
+            parents.check(reference, &schema.limits, text_of)?;
+            Ok(parents)
+        });
+        checked.collect()
     }
 
     /// Returns the times of the rows of table `place`.
@@ -256,18 +276,18 @@ impl SecondPass<'_> {
         place: usize,
         read: &mut Ingested,
         parents: &[links::Parents],
-    ) -> Result<Option<Vec<i64>>> {
+    ) -> Result<Option<RowNumbers<i64>>> {
         let table = &self.schema.tables[place];
         let Some(time) = &table.time else { return Ok(None) };
         let delay_us = time.delay.0;
         if time.column.is_some() {
-            let times = read.times.take().unwrap_or_default();
-            return Ok(Some(links::column_times(times, delay_us)));
+            let times = read.times.take().unwrap_or(RowNumbers::Memory(Vec::new()));
+            return links::column_times(times, delay_us, self.staging).map(Some);
         }
         let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
         let parent_times = parent_times.ok_or_else(without_time)?;
         let through = through(table, time)?;
-        links::inherited_times(&parents[through], parent_times, delay_us).map(Some)
+        links::inherited_times(&parents[through], parent_times, delay_us, self.staging).map(Some)
     }
 
     /// Returns where the store keeps the times of the rows of table `place`.

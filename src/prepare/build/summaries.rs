@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::columns::{ColumnSummary, Summary as Statistics};
 use super::links::Parents;
-use super::records::{MeanReader, staged};
+use super::records::numbers_of;
+use super::row_numbers::RowNumbers;
 use crate::error::{Context, Error, Result};
 use crate::prepare::schema::{Schema, Summary, Table};
 use crate::store::{
@@ -59,6 +60,8 @@ pub(super) struct SummarisedTable<'a> {
     pub times: Option<&'a [i64]>,
     /// The parents of each reference.
     pub parents: &'a [Parents],
+    /// Where to spill to.
+    pub folder: &'a Path,
 }
 
 /// Returns the rows of all summaries of a table.
@@ -126,24 +129,15 @@ impl SummarisedTable<'_> {
 
     /// Returns the summarised columns by their places, with the value of each row as a cell has it; not
     /// a number for NULL.
-    fn values(&self, summary: &Summary) -> Result<Vec<(usize, Vec<f32>)>> {
-        let missing = |name: &String| Error::schema(format!("there is no column {name:?}"));
+    fn values(&self, summary: &Summary) -> Result<Vec<(usize, RowNumbers<f32>)>> {
         let column = |name: &String| {
-            let place = self.columns.iter().position(|column| column.name == *name);
-            let place = place.ok_or_else(|| missing(name))?;
-            Ok((place, MeanReader::new(&self.columns[place])?, Vec::new()))
+            let mut columns = self.columns.iter().enumerate();
+            let column = columns.find(|(_, column)| column.name == *name);
+            column.ok_or_else(|| Error::schema(format!("there is no column {name:?}")))
         };
-        let mut columns = summary.columns.iter().map(column).collect::<Result<Vec<_>>>()?;
-        if columns.is_empty() {
-            return Ok(Vec::new());
-        }
-        for batch in staged(self.staged)? {
-            let batch = batch?;
-            for (place, reader, values) in &mut columns {
-                reader.read(batch.column(*place), values, number);
-            }
-        }
-        Ok(columns.into_iter().map(|(place, _, values)| (place, values)).collect())
+        let columns = summary.columns.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let values = numbers_of(self.staged, &columns, number, self.folder)?;
+        Ok(columns.into_iter().map(|(place, _)| place).zip(values).collect())
     }
 }
 

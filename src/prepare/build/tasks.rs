@@ -8,10 +8,15 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 
+use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
-use super::keys::{KeyFaults, KeyIndex, digest, write_key};
+use super::key_list::KeyList;
+use super::keys::{KeyFaults, NULL_KEY, digest, write_key};
 use super::layout::column_metadata;
+use super::links::{Links, Parents};
 use super::records::encode_target;
+use super::row_keys::TextOf;
+use crate::bytes::reserve;
 use crate::container::ContainerWriter;
 use crate::days::time_text;
 use crate::error::{Error, Result};
@@ -46,23 +51,26 @@ pub(super) fn columns_of(task: &DerivedTask) -> Vec<String> {
 #[derive(Default)]
 struct SeedFaults {
     null_key: KeyFaults,
-    unknown_anchor: KeyFaults,
     null_time: KeyFaults,
     bad_split: KeyFaults,
 }
 
-/// Reads the seeds of `task`; `index` finds their anchor rows.
+/// Reads the seeds of `task`, whose anchors have `keys`; spills to `folder`.
 pub(super) fn read(
     task: &Task,
     derived: &DerivedTask,
     batches: Batches,
-    index: &KeyIndex,
+    keys: &KeyList,
     limits: &Limits,
+    text_of: &TextOf<'_>,
+    folder: &Path,
 ) -> Result<Derived> {
+    let spill = SpillWriter::create(folder)?;
     let mut reading = Reading {
         task,
         derived,
-        index,
+        links: Links::new(),
+        spill: &spill,
         row: 0,
         faults: SeedFaults::default(),
         times: match &derived.time {
@@ -81,13 +89,15 @@ pub(super) fn read(
     for batch in batches {
         reading.add_batch(&batch?)?;
     }
-    reading.finish(limits)
+    reading.finish(keys, limits, text_of, folder)
 }
 
 struct Reading<'a> {
     task: &'a Task,
     derived: &'a DerivedTask,
-    index: &'a KeyIndex,
+    /// The keys of the anchors.
+    links: Links,
+    spill: &'a SpillWriter,
     row: u64,
     faults: SeedFaults,
     times: ColumnSummary,
@@ -100,22 +110,16 @@ impl Reading<'_> {
         let key_count = self.derived.key.len();
         let keys = batch.columns()[..key_count].iter().map(to_texts).collect::<Result<Vec<_>>>()?;
         let keys: Vec<&StringViewArray> = keys.iter().collect();
-        let mut text = String::new();
+        let (mut text, mut digests) = (String::new(), reserve(batch.num_rows())?);
         for row in 0..batch.num_rows() {
-            let at = self.row + row as u64 + 1;
-            if !write_key(&keys, row, &mut text) {
+            let is_whole = write_key(&keys, row, &mut text);
+            if !is_whole {
+                let at = self.row + row as u64 + 1;
                 self.faults.null_key.add(|first| *first = format!("row {at}"));
-                continue;
             }
-            match self.index.find(digest(text.as_bytes())) {
-                Some(anchor) => self.result.anchors.push(anchor),
-                None => {
-                    self.faults
-                        .unknown_anchor
-                        .add(|first| *first = format!("{text:?} in row {at}"));
-                }
-            }
+            digests.push(if is_whole { digest(text.as_bytes()) } else { NULL_KEY });
         }
+        self.links.add(self.spill, &digests)?;
         let mut columns = batch.columns()[key_count + 1..].iter();
         let times = match &self.derived.time {
             None => None,
@@ -168,7 +172,13 @@ impl Reading<'_> {
         }
     }
 
-    fn finish(mut self, limits: &Limits) -> Result<Derived> {
+    fn finish(
+        mut self,
+        keys: &KeyList,
+        limits: &Limits,
+        text_of: &TextOf<'_>,
+        folder: &Path,
+    ) -> Result<Derived> {
         if self.row == 0 {
             return Err(Error::data("the task has no rows; remove it from the schema"));
         }
@@ -181,7 +191,9 @@ impl Reading<'_> {
         self.times.check()?;
         self.result.summary.check()?;
         self.result.summary.check_categories(limits)?;
-        self.faults.check(self.task, self.derived)?;
+        let anchors = self.links.resolve(keys, folder)?;
+        self.faults.check(self.task, self.derived, &anchors, text_of)?;
+        self.result.anchors = anchors.stored(0..self.row as usize).collect();
         let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();
         self.result.targets = concat(&targets).map_err(arrow_error)?;
         self.result.use_train_statistics(self.task.predict.as_ref())?;
@@ -190,8 +202,14 @@ impl Reading<'_> {
 }
 
 impl SeedFaults {
-    fn check(&self, task: &Task, derived: &DerivedTask) -> Result<()> {
-        let Self { null_key, unknown_anchor, null_time, bad_split } = self;
+    fn check(
+        &self,
+        task: &Task,
+        derived: &DerivedTask,
+        anchors: &Parents,
+        text_of: &TextOf<'_>,
+    ) -> Result<()> {
+        let Self { null_key, null_time, bad_split } = self;
         let key = derived.key.join(", ");
         if null_key.count > 0 {
             return Err(Error::data(format!(
@@ -201,13 +219,15 @@ impl SeedFaults {
                 null_key.first
             )));
         }
-        if unknown_anchor.count > 0 {
+        if let Some(first) = anchors.first_unresolved {
+            let text = text_of(&derived.key, first);
+            let text = text.map_or_else(String::new, |text| format!("{text:?} in "));
             return Err(Error::data(format!(
-                "the anchor ({key}) of {} is not in table {:?}, the first is {}; remove these \
+                "the anchor ({key}) of {} is not in table {:?}, the first is {text}row {}; remove these \
                  rows, or correct the key",
-                counted(unknown_anchor.count, "row"),
+                counted(anchors.unresolved_count, "row"),
                 derived.anchor,
-                unknown_anchor.first
+                first + 1
             )));
         }
         if null_time.count > 0 {

@@ -1,67 +1,243 @@
-//! Stores the distinct texts of a database.
+//! Stores the distinct texts of a database, numbered in the order of their first occurrence.
+//!
+//! The first pass spills the digest of each text to the partition of its first byte, and its bytes to a
+//! file of its table. Then the partitions are worked off one by one, each with a table of its own
+//! digests: a text gets the number of its *entry*, the texts of its partition before it. A walk over the
+//! bytes, in their order, numbers the first text of each entry, and writes it. At last each partition
+//! replaces entries by numbers, which the second pass takes in the order in which the digests were
+//! spilled. So memory holds the digests of a partition for each thread, however many texts there are.
 
-use std::io::{BufReader, Seek, SeekFrom};
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow_array::{Array, UInt32Array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, RecordBatch, UInt32Array};
 use half::f16;
 
-use super::keys::KeyIndex;
+use super::chain::{Chain, ChainReader, SpillWriter};
+use super::keys::{KeyDigest, KeyIndex, PARTS, part_of};
+use super::read_ahead::in_order;
 use super::read_batch::TextColumn;
+use crate::bytes::reserve;
 use crate::container::{ContainerWriter, StringsWriter, read_next};
 use crate::error::{Error, Result};
 use crate::files::open_file;
 use crate::prepare::embed::Embedder;
+use crate::prepare::values::arrow_error;
 use crate::progress::Progress;
 use crate::store::{FileMetadata, TEXT_FILE};
 
 /// The number of texts in one call of the embedder.
 const TEXTS_PER_CALL: usize = 2048;
 
-/// Distinct texts in the order of their first occurrence.
+/// The most distinct texts: the greatest number is reserved.
+const TEXTS_MAX: u32 = u32::MAX - 1;
+
+/// The texts of the first pass.
+pub(super) struct SpilledTexts {
+    staging: PathBuf,
+    spill: SpillWriter,
+    /// The digests of each partition.
+    digests: Vec<Chain>,
+    /// Those that have been read, in their order.
+    tables: Vec<TableTexts>,
+    /// The file of the last one.
+    bytes: Option<BufWriter<File>>,
+}
+
+/// The texts of a table in the order of its rows, and within a row in that of its columns.
+struct TableTexts {
+    /// The place of the table in the schema.
+    place: usize,
+    /// A file with the number of its partition and its length before each text.
+    path: PathBuf,
+    /// The number of texts in each partition.
+    counts: Vec<u64>,
+}
+
+/// All texts, numbered.
 pub(super) struct Texts {
-    index: KeyIndex,
+    /// The numbers of each partition, in the order of its digests.
+    numbers: Vec<Chain>,
+    /// For each table its place in the schema, and where its numbers begin in each partition.
+    starts: Vec<(usize, Vec<u64>)>,
+    count: u32,
     strings: StringsWriter,
     file: ContainerWriter,
     path: PathBuf,
 }
 
-impl Texts {
-    pub(super) fn create(folder: &Path) -> Result<Self> {
-        let mut file = ContainerWriter::create(folder, TEXT_FILE)?;
-        let strings = StringsWriter::begin(&mut file, "texts")?;
-        Ok(Self { index: KeyIndex::new(), strings, file, path: folder.join(TEXT_FILE) })
+/// The numbers of the texts of one table, in the order of its rows.
+#[derive(Default)]
+pub(super) struct TableNumbers {
+    partitions: Vec<ChainReader>,
+    /// The places of the columns of texts.
+    columns: Vec<usize>,
+}
+
+impl SpilledTexts {
+    pub(super) fn create(staging: &Path) -> Result<Self> {
+        Ok(Self {
+            staging: staging.to_owned(),
+            spill: SpillWriter::create(staging)?,
+            digests: vec![Chain::default(); PARTS],
+            tables: Vec::new(),
+            bytes: None,
+        })
     }
 
-    /// Returns the indexes of the texts of each column of a batch, adding new texts.
-    ///
-    /// Texts are numbered row by row, so the numbers do not depend on the batches.
-    pub(super) fn intern(&mut self, columns: &[TextColumn]) -> Result<Vec<UInt32Array>> {
-        columns.iter().for_each(|column| self.index.warm(&column.digests));
+    /// Begins the texts of the table at `place` of the schema, after those of other tables.
+    pub(super) fn begin_table(&mut self, place: usize, name: &str) -> Result<()> {
+        self.end_table()?;
+        let path = self.staging.join(format!("{name}.texts"));
+        let file = File::create_new(&path).map_err(|e| Error::io(&path, "creating", e))?;
+        self.bytes = Some(BufWriter::with_capacity(1 << 20, file));
+        self.tables.push(TableTexts { place, path, counts: vec![0; PARTS] });
+        Ok(())
+    }
+
+    fn end_table(&mut self) -> Result<()> {
+        let (Some(mut bytes), Some(table)) = (self.bytes.take(), self.tables.last()) else {
+            return Ok(());
+        };
+        bytes.flush().map_err(|e| table.failed_to_write(e))
+    }
+
+    /// Adds the texts of a batch of the last table; returns what is staged of each column: the partition of
+    /// each text.
+    pub(super) fn add(&mut self, columns: &[TextColumn]) -> Result<Vec<UInt32Array>> {
         let rows = columns.first().map_or(0, |column| column.texts.len());
-        let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
+        let mut partitions = vec![Vec::with_capacity(rows); columns.len()];
+        let (Some(bytes), Some(table)) = (&mut self.bytes, self.tables.last_mut()) else {
+            return Ok(Vec::new());
+        };
         for row in 0..rows {
-            for (TextColumn { texts, digests, .. }, indexes) in columns.iter().zip(&mut indexes) {
+            for (TextColumn { texts, digests, .. }, partitions) in
+                columns.iter().zip(&mut partitions)
+            {
                 if texts.is_null(row) {
-                    indexes.push(0);
+                    partitions.push(0);
                     continue;
                 }
-                let (index, is_new) = self.index.intern(digests[row])?;
-                if is_new {
-                    self.strings.push(&mut self.file, texts.value(row))?;
-                }
-                indexes.push(index);
+                let part = part_of(digests[row]);
+                self.spill.append(&mut self.digests[part], [&digests[row].to_le_bytes()])?;
+                table.counts[part] += 1;
+                let text = texts.value(row).as_bytes();
+                let parts = [&[part as u8][..], &(text.len() as u32).to_le_bytes(), text];
+                let written = parts.iter().try_for_each(|part| bytes.write_all(part));
+                written.map_err(|e| table.failed_to_write(e))?;
+                partitions.push(part as u32);
             }
         }
         let nulls = columns.iter().map(|column| column.texts.logical_nulls());
-        Ok((indexes.into_iter().zip(nulls))
-            .map(|(i, nulls)| UInt32Array::new(i.into(), nulls))
-            .collect())
+        let arrays = partitions.into_iter().zip(nulls);
+        Ok(arrays.map(|(partitions, nulls)| UInt32Array::new(partitions.into(), nulls)).collect())
     }
 
+    /// Numbers the texts, and writes each once to the file of texts in `folder`.
+    pub(super) fn number(mut self, folder: &Path, progress: &dyn Progress) -> Result<Texts> {
+        self.end_table()?;
+        let Self { staging, spill, digests, tables, bytes: _ } = self;
+        let all = tables.iter().flat_map(|table| &table.counts).sum();
+        progress.begin("numbering texts", Some(all));
+        let entries_spill = SpillWriter::create(&staging)?;
+        let entries =
+            replaced(&digests, &entries_spill, |_, digests| entries_of(&digests.load()?))?;
+        drop((digests, spill));
+
+        let mut file = ContainerWriter::create(folder, TEXT_FILE)?;
+        let mut strings = StringsWriter::begin(&mut file, "texts")?;
+        let firsts_spill = SpillWriter::create(&staging)?;
+        // The number of the first text of each entry.
+        let mut firsts = vec![Chain::default(); PARTS];
+        let mut entry_counts = vec![0; PARTS];
+        let mut readers: Vec<_> = entries.iter().map(|entries| entries.reader(0)).collect();
+        let mut count = 0_u32;
+        for table in &tables {
+            table.for_each(progress, |partition, text| {
+                let at = usize::from(partition);
+                if readers[at].next()? < entry_counts[at] {
+                    return Ok(());
+                }
+                entry_counts[at] += 1;
+                firsts_spill.append(&mut firsts[at], [&count.to_le_bytes()])?;
+                strings.push(&mut file, text)?;
+                count += 1;
+                if count > TEXTS_MAX {
+                    return Err(Error::limit(format!(
+                        "expected at most {TEXTS_MAX} texts, found more"
+                    )));
+                }
+                Ok(())
+            })?;
+            remove(&table.path)?;
+        }
+        drop(readers);
+
+        let numbers_spill = SpillWriter::create(&staging)?;
+        let numbers = replaced(&entries, &numbers_spill, |partition, entries| {
+            let firsts = firsts[partition].load()?;
+            let firsts: &[[u8; 4]] = firsts.as_chunks().0;
+            let entries = entries.load()?;
+            let entries = entries.as_chunks().0.iter().map(|&entry| u32::from_le_bytes(entry));
+            Ok(entries.flat_map(|entry| firsts[entry as usize]).collect())
+        })?;
+        drop((entries, entries_spill, firsts, firsts_spill));
+        let path = folder.join(TEXT_FILE);
+        Ok(Texts { numbers, starts: starts(&tables), count, strings, file, path })
+    }
+}
+
+impl TableTexts {
+    fn failed_to_write(&self, error: std::io::Error) -> Error {
+        Error::io(&self.path, "writing", error)
+    }
+
+    /// Calls `take` with the partition and the bytes of each text.
+    fn for_each(
+        &self,
+        progress: &dyn Progress,
+        mut take: impl FnMut(u8, &str) -> Result<()>,
+    ) -> Result<()> {
+        const TOGETHER: u64 = 8192;
+        let mut reader = BufReader::with_capacity(1 << 20, open_file(&self.path)?);
+        let failed = |e| Error::io(&self.path, "reading", e);
+        let (mut head, mut text) = ([0; 5], Vec::new());
+        let count: u64 = self.counts.iter().sum();
+        for number in 0..count {
+            reader.read_exact(&mut head).map_err(failed)?;
+            let [partition, length @ ..] = head;
+            text.resize(u32::from_le_bytes(length) as usize, 0);
+            reader.read_exact(&mut text).map_err(failed)?;
+            take(partition, utf8(&text)?)?;
+            if (number + 1).is_multiple_of(TOGETHER) {
+                progress.advance(TOGETHER)?;
+            }
+        }
+        progress.advance(count % TOGETHER)
+    }
+}
+
+impl Texts {
     /// Returns the number of distinct texts.
     pub(super) fn count(&self) -> u32 {
-        self.index.len() as u32
+        self.count
+    }
+
+    /// Returns the numbers of the texts of the table at `place` of the schema, whose staged columns at
+    /// `columns` are texts.
+    pub(super) fn of_table(&self, place: usize, columns: Vec<usize>) -> TableNumbers {
+        let starts = self.starts.iter().find(|(of, _)| *of == place);
+        let Some((_, starts)) = starts.filter(|_| !columns.is_empty()) else {
+            return TableNumbers::default();
+        };
+        let partitions = self.numbers.iter().zip(starts);
+        let readers =
+            partitions.map(|(numbers, start)| numbers.reader(start * size_of::<u32>() as u64));
+        TableNumbers { partitions: readers.collect(), columns }
     }
 
     /// Writes the vectors of the texts, if there is an embedder for them, and ends the file.
@@ -70,7 +246,6 @@ impl Texts {
         embedder: Option<&dyn Embedder>,
         progress: &dyn Progress,
     ) -> Result<FileMetadata> {
-        drop(self.index);
         let start = self.file.section_start();
         let count = self.strings.count();
         self.strings.finish(&mut self.file, "texts")?;
@@ -87,11 +262,7 @@ impl Texts {
                     .map(|_| {
                         let mut text = Vec::new();
                         read_next(&mut reader, &mut text).map_err(failed)?;
-                        String::from_utf8(text).map_err(|e| {
-                            Error::corrupt(format!(
-                                "internal error: a stored text is not UTF-8: {e}"
-                            ))
-                        })
+                        utf8(&text).map(str::to_owned)
                     })
                     .collect::<Result<Vec<_>>>()?;
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -104,4 +275,84 @@ impl Texts {
         }
         self.file.finish()
     }
+}
+
+impl TableNumbers {
+    /// Replaces the partition of each text of the next staged batch by its number.
+    pub(super) fn number(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let staged: Vec<&UInt32Array> = self
+            .columns
+            .iter()
+            .map(|&place| batch.column(place).as_primitive::<UInt32Type>())
+            .collect();
+        let mut numbers = vec![Vec::with_capacity(batch.num_rows()); staged.len()];
+        for row in 0..batch.num_rows() {
+            for (partitions, numbers) in staged.iter().zip(&mut numbers) {
+                numbers.push(match partitions.is_null(row) {
+                    true => 0,
+                    false => self.partitions[partitions.value(row) as usize].next()?,
+                });
+            }
+        }
+        let mut columns = batch.columns().to_vec();
+        for ((&place, partitions), numbers) in self.columns.iter().zip(staged).zip(numbers) {
+            columns[place] = Arc::new(UInt32Array::new(numbers.into(), partitions.logical_nulls()));
+        }
+        match self.columns.is_empty() {
+            true => Ok(batch.clone()),
+            false => RecordBatch::try_new(batch.schema(), columns).map_err(arrow_error),
+        }
+    }
+}
+
+/// Writes what `replace` makes of each chain to a chain of its own; threads work on several chains.
+fn replaced(
+    chains: &[Chain],
+    spill: &SpillWriter,
+    replace: impl Fn(usize, &Chain) -> Result<Vec<u8>> + Sync,
+) -> Result<Vec<Chain>> {
+    let mut all = Vec::with_capacity(chains.len());
+    let mut numbered = chains.iter().enumerate();
+    in_order(
+        || numbered.by_ref().take(rayon::current_num_threads()).collect(),
+        |(place, chain): (usize, &Chain)| replace(place, chain),
+        |bytes| {
+            let mut chain = Chain::default();
+            spill.append_all(&mut chain, &bytes)?;
+            all.push(chain);
+            Ok(())
+        },
+    )?;
+    Ok(all)
+}
+
+/// Returns the entry of each digest: the number of different digests before its first.
+fn entries_of(digests: &[u8]) -> Result<Vec<u8>> {
+    let digests: &[[u8; size_of::<KeyDigest>()]] = digests.as_chunks().0;
+    let mut index = KeyIndex::new();
+    let mut entries = reserve(digests.len() * size_of::<u32>())?;
+    for &digest in digests {
+        entries.extend(index.intern(KeyDigest::from_le_bytes(digest))?.0.to_le_bytes());
+    }
+    Ok(entries)
+}
+
+/// Returns where the texts of each table begin in each partition.
+fn starts(tables: &[TableTexts]) -> Vec<(usize, Vec<u64>)> {
+    let mut next = vec![0; PARTS];
+    let start_of = |table: &TableTexts| {
+        let start = (table.place, next.clone());
+        next.iter_mut().zip(&table.counts).for_each(|(next, count)| *next += count);
+        start
+    };
+    tables.iter().map(start_of).collect()
+}
+
+fn utf8(text: &[u8]) -> Result<&str> {
+    std::str::from_utf8(text)
+        .map_err(|e| Error::corrupt(format!("internal error: a stored text is not UTF-8: {e}")))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    fs::remove_file(path).map_err(|e| Error::io(path, "removing", e))
 }

@@ -14,6 +14,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use super::columns::{ColumnSummary, Summary};
 use super::first_pass::Ingested;
 use super::records::staged;
+use super::row_numbers::RowNumbers;
 use super::tasks::Derived;
 use crate::error::Result;
 use crate::fold::Moments;
@@ -41,7 +42,7 @@ pub(super) struct DatedTable<'a> {
     /// None if all rows are always visible.
     pub times: Option<&'a [i64]>,
     /// The times in each column that says when others are known.
-    pub known_times: &'a [Vec<i64>],
+    pub known_times: &'a [RowNumbers<i64>],
 }
 
 /// Takes what was known later than `until` out of the statistics of a table. Returns the columns of which
@@ -100,7 +101,7 @@ impl<'a> Restricted<'a> {
             Some(Known::Delay(delay)) => (delay.0, None),
             Some(Known::At(time)) => {
                 let place = dated.table.known_times().iter().position(|known| *known == time);
-                (0, place.map(|place| dated.known_times[place].as_slice()))
+                (0, place.map(|place| &*dated.known_times[place]))
             }
             None => (0, None),
         };

@@ -6,7 +6,6 @@
 //! no byte.
 
 mod categories;
-mod chain;
 mod columns;
 mod dropped;
 mod fields;

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::chain::{Chain, SpillWriter};
+use super::super::chain::{Chain, SpillWriter};
 use super::layout::{KEY_BYTES, Layout};
 use crate::error::{Error, Result};
 use crate::prepare::build::keys::{KeyDigest, digest};
@@ -54,7 +53,6 @@ pub(super) fn divide(
     limit: usize,
     staging: &Path,
 ) -> Result<Vec<Partition>> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
     let layout = &partition.layout;
     let mut keys = Vec::new();
     for (place, chain) in partition.events.iter().enumerate() {
@@ -79,8 +77,7 @@ pub(super) fn divide(
         bounds.dedup();
         bounds
     };
-    let name = format!("part-{}.spill", NUMBER.fetch_add(1, Ordering::Relaxed));
-    let mut writer = SpillWriter::create(staging, &name)?;
+    let writer = SpillWriter::create(staging)?;
     let mut divided: Vec<Vec<Chain>> =
         (0..=bounds.len()).map(|_| vec![Chain::default(); layout.forms.len()]).collect();
     for (place, chain) in partition.events.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::chain::{Chain, SpillWriter};
+use super::super::chain::{Chain, SpillWriter};
 use super::layout::{Layout, PARTITIONS};
 use super::log::Parsed;
 use super::partition::Partition;
@@ -26,7 +26,7 @@ impl Spill {
     pub(super) fn create(staging: &Path, layout: Layout) -> Result<Self> {
         let chains = || (vec![Chain::default(); layout.forms.len()], Chain::default());
         Ok(Self {
-            writer: SpillWriter::create(staging, "events.spill")?,
+            writer: SpillWriter::create(staging)?,
             partitions: (0..PARTITIONS).map(|_| chains()).collect(),
             named: vec![0; 1 << NAMED_BITS],
             layout,
