@@ -38,10 +38,8 @@ pub enum ErrorKind {
 ///
 /// Context is added on the way up, outermost first, so that the message reads from the general to
 /// the particular: `table "orders": column "price": row 17: expected a number, found "abc"`.
-#[derive(Debug)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -103,6 +101,13 @@ impl Error {
     #[must_use]
     pub fn os_error(&self) -> Option<&std::io::Error> {
         self.0.source.as_ref()
+    }
+}
+
+/// A `main` that returns the error prints this.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.kind())
     }
 }
 

@@ -32,6 +32,7 @@
 //!     embedder: &HashingEmbedder::new(16),
 //!     text_vectors: true,
 //!     threads: None,
+//!     memory: None,
 //!     sql: None,
 //!     progress: &Silent,
 //! };

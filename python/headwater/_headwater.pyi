@@ -702,13 +702,15 @@ def prepare(
     dimension: int = 256,
     text_vectors: bool = True,
     threads: int | None = None,
+    memory: str | None = None,
     progress: Callable[[str, int, int | None], object] | None = None,
     force: bool = False,
 ) -> Report:
     """Writes a store from a source and its schema.
 
     The same rows in the same order, schema and embedder make the same bytes, whatever the kind of
-    source, the number of threads or the machine. Ctrl-C interrupts it and leaves no files behind.
+    source, the number of threads, the memory or the machine. Ctrl-C interrupts it and leaves no
+    files behind.
 
     Args:
         source: The path of a folder of table files (.csv, .csv.gz, .csv.zst, .parquet,
@@ -726,6 +728,9 @@ def prepare(
         dimension: The length of a vector.
         text_vectors: Whether texts have vectors; columns and categories always have them.
         threads: The number of threads; default: all cores.
+        memory: The memory to aim at, such as "2GB"; default: half of what this process can have.
+            What it has no room for goes to files beside `out` until that is complete. The SQL of
+            tasks is not counted.
         progress: Called with the stage, the amount done, and the total if it is known.
         force: Whether to replace the store at `out`, and nothing but a store; the old one stays
             there until the new one is complete.

@@ -109,7 +109,9 @@ impl<T: Send + 'static> Producer<T> {
         let start = || Builder::new().name(name).spawn(move || work.run(make));
         let thread = in_default_environment(start);
         let thread = thread.map_err(|e| {
-            Error::invalid(format!("cannot start a thread: {e}; use fewer threads"))
+            Error::invalid(format!(
+                "cannot start a thread: {e}; use fewer threads, or free some memory"
+            ))
         })?;
         Ok(Self { stream, gate, made: Some(made), thread: Some(thread) })
     }

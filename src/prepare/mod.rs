@@ -40,6 +40,7 @@ use source::Source;
 pub use export::{ExportReport, ExportedFile, export_events};
 #[cfg(feature = "python")]
 pub(crate) use key_text::key_text_of;
+pub(crate) use options::memory_size;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
 #[cfg(all(feature = "cli", not(feature = "arrayrecord")))]
 pub(crate) use without_arrayrecord::without_arrayrecord;
@@ -69,7 +70,8 @@ pub(crate) use without_arrayrecord::without_arrayrecord;
 /// let columns = "columns = { id = \"identifier\", age = \"numerical\" }";
 /// let text = format!("database = \"shop\"\n[[table]]\nname = \"users\"\nkey = \"id\"\n{columns}");
 /// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
-/// let options = Options { embedder, text_vectors: true, threads: None, sql: None, progress };
+/// let (threads, memory) = (None, None);
+/// let options = Options { embedder, text_vectors: true, threads, memory, sql: None, progress };
 /// let report = prepare(&*source::open(&data)?, &Schema::parse(&text)?, &out, &options)?;
 /// assert_eq!((report.row_count, Store::open(&out)?.tables().len()), (2, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

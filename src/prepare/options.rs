@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::embed::Embedder;
 use super::source::Batches;
 use crate::bytes::Digest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::progress::Progress;
 
 /// Runs the SQL of tasks; the Python package implements it with DuckDB.
@@ -28,6 +28,9 @@ pub struct Options<'a> {
     pub text_vectors: bool,
     /// The number of threads (default: all cores).
     pub threads: Option<usize>,
+    /// The bytes of memory to aim at (default: half of what this process can have). Half of them hold keys,
+    /// links and the like; what they have no room for goes to files beside the store, until it is complete.
+    pub memory: Option<u64>,
     /// Runs the SQL of tasks, if the schema has any.
     pub sql: Option<&'a dyn SqlEngine>,
     /// Receives the progress.
@@ -84,4 +87,46 @@ pub struct EventsReport {
     pub store_bytes: u64,
     /// Flaws of the data that are within the limits.
     pub remarks: Vec<String>,
+}
+
+/// Reads a size such as 512MB, 2GB or 1.5GiB.
+pub(crate) fn memory_size(text: &str) -> Result<u64> {
+    const UNITS: [(&str, u64); 6] = [
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+    ];
+    let size = UNITS.iter().find_map(|(unit, bytes)| {
+        let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        let is_size = number.is_finite() && number > 0.0 && number < 1e9;
+        is_size.then_some((number * *bytes as f64) as u64)
+    });
+    size.ok_or_else(|| {
+        Error::invalid(format!(
+            "expected a size with its unit, such as 512MB, 2GB or 1.5GiB, found {text:?}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory_size;
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes = ["512MB", "2GB", "1.5 GiB", "1MiB", ".5TiB", "3TB"]
+            .map(|text| memory_size(text).unwrap());
+        let expected = [512_000_000, 2_000_000_000, 3 << 29, 1 << 20, 1 << 39, 3_000_000_000_000];
+        assert_eq!(sizes, expected);
+        for text in ["", "2", "GB", "-1GB", "0MB", "2gb", "2 kB", "infGB", "NaNGB", "1e30GB"] {
+            let error = memory_size(text).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("such as 512MB, 2GB or 1.5GiB, found {text:?}")),
+                "{error}"
+            );
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arguments::{thread_count, within};
+use super::arguments::{Argument, thread_count, within};
 use super::arrow_source::ArrowSource;
 use super::database::connect;
 use super::embedder::CallableEmbedder;
@@ -14,11 +14,13 @@ use super::endpoint::Endpoint;
 use super::sql::DuckDb;
 use super::work::{self, Calls};
 use super::{Whole, path_of, to_json, to_python, type_name};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::prepare::embed::{Embedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{self, Source};
-use crate::prepare::{EventOptions, Options, prepare as run_prepare, prepare_events, replace};
+use crate::prepare::{
+    EventOptions, Options, memory_size, prepare as run_prepare, prepare_events, replace,
+};
 use crate::progress::Progress;
 
 /// An optional argument for which `None` is a value of its own.
@@ -42,10 +44,10 @@ const DIMENSION: usize = 256;
 #[pyfunction]
 #[pyo3(signature = (
     source, schema, out, *, embedder = Choice::Default, dimension = Whole(256), text_vectors = true,
-    threads = None, progress = None, force = false
+    threads = None, memory = None, progress = None, force = false
 ))]
 #[pyo3(text_signature = "(source, schema, out, *, embedder='hashing', dimension=256, \
-                         text_vectors=True, threads=None, progress=None, force=False)")]
+                         text_vectors=True, threads=None, memory=None, progress=None, force=False)")]
 #[expect(clippy::too_many_arguments, reason = "Python's are named")]
 pub(super) fn prepare<'py>(
     py: Python<'py>,
@@ -56,11 +58,17 @@ pub(super) fn prepare<'py>(
     dimension: Whole,
     text_vectors: bool,
     threads: Option<Whole>,
+    memory: Option<&Bound<'py, PyAny>>,
     progress: Option<Py<PyAny>>,
     force: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let dimension = within("dimension", dimension, 8..=8192, "")?;
     let threads = thread_count("threads", threads)?;
+    let memory = memory.map(|size| -> PyResult<u64> {
+        let size: String = Argument("memory", size).get_as("a size such as \"2GB\"")?;
+        Ok(memory_size(&size).context(|| "memory")?)
+    });
+    let memory = memory.transpose()?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;
     let opened: Arc<dyn Source> = Arc::from(open_source(source, &calls)?);
@@ -72,6 +80,13 @@ pub(super) fn prepare<'py>(
             return Err(Error::invalid(
                 "expected no embedder, because events have no texts; leave out embedder, \
                  dimension and text_vectors",
+            )
+            .into());
+        }
+        if memory.is_some() {
+            return Err(Error::invalid(
+                "expected no memory, because a log of events takes the same memory whatever its size; leave \
+                 it out",
             )
             .into());
         }
@@ -99,6 +114,7 @@ pub(super) fn prepare<'py>(
             embedder: &*embedder,
             text_vectors,
             threads,
+            memory,
             sql: Some(&sql),
             progress: &reporter,
         };

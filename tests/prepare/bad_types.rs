@@ -60,6 +60,7 @@ fn outcome(array: ArrayRef, column: &str) -> Result<Store> {
         embedder: &embedder,
         text_vectors: false,
         threads: Some(1),
+        memory: None,
         sql: None,
         progress: &Silent,
     };

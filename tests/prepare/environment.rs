@@ -37,6 +37,7 @@ fn root(folder: &Path, word: u32) -> String {
             embedder: &HashingEmbedder::new(8),
             text_vectors: true,
             threads: Some(2),
+            memory: None,
             sql: None,
             progress: &Silent,
         };

@@ -3,14 +3,20 @@
 use crate::{Workshop, assert_same_folders, headwater, succeed};
 
 #[test]
-fn p1_the_demo_has_the_same_bits_with_any_number_of_threads() {
+fn p1_the_demo_has_the_same_bits_with_any_number_of_threads_and_any_memory() {
     let workshop = Workshop::new(&[]);
     let data = workshop.text("demo");
     succeed(&["demo-data", &data]);
     let schema = format!("{data}/schema.toml");
-    for threads in ["1", "2", "8"] {
-        let out = workshop.text(threads);
-        let how = ["--threads", threads, "--dimension", "32"];
+    for (out, threads, memory) in [
+        ("1", "1", "1TB"),
+        ("2", "2", "1TB"),
+        ("8", "8", "1TB"),
+        ("in files", "2", "0.001MB"),
+        ("in part in files", "3", "2MB"),
+    ] {
+        let out = workshop.text(out);
+        let how = ["--threads", threads, "--memory", memory, "--dimension", "32"];
         let what = ["prepare", &data, "--schema", &schema, "--out", &out];
         succeed(&[&what[..], &how].concat());
         let printed = succeed(&["verify", &out]);
@@ -18,6 +24,8 @@ fn p1_the_demo_has_the_same_bits_with_any_number_of_threads() {
     }
     assert_same_folders(&workshop.path("1"), &workshop.path("2"));
     assert_same_folders(&workshop.path("1"), &workshop.path("8"));
+    assert_same_folders(&workshop.path("1"), &workshop.path("in files"));
+    assert_same_folders(&workshop.path("1"), &workshop.path("in part in files"));
 }
 
 /// A typical SQLite file: composite keys, references to other columns than the key, NULLs, tables

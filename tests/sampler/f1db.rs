@@ -30,6 +30,7 @@ fn opened() -> Option<(TempDir, Arc<Store>, PathBuf)> {
         embedder: &Plain,
         text_vectors: true,
         threads: None,
+        memory: None,
         sql: None,
         progress: &Silent,
     };

@@ -54,11 +54,13 @@ pub(crate) fn prepared(
     database: &Database,
     out: &Path,
     threads: usize,
+    memory: Option<u64>,
 ) -> Result<Report> {
     let options = Options {
         embedder: &Plain,
         text_vectors: true,
         threads: Some(threads),
+        memory,
         sql: None,
         progress: &Silent,
     };
@@ -69,7 +71,7 @@ pub(crate) fn prepared(
 pub(crate) fn store_of(database: &Database, cuts: &[usize]) -> (tempfile::TempDir, Store) {
     let folder = folder();
     let out = folder.path().join("store");
-    prepared(&database.memory(cuts), database, &out, 2).unwrap_or_else(|e| panic!("{e}"));
+    prepared(&database.memory(cuts), database, &out, 2, None).unwrap_or_else(|e| panic!("{e}"));
     let store = Store::open(&out).unwrap_or_else(|e| panic!("{e}"));
     (folder, store)
 }

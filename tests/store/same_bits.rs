@@ -24,10 +24,16 @@ pub(crate) fn files(store: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Returns the files of the store of rows in memory, in batches of these sizes.
-fn from_memory(database: &Database, cuts: &[usize], threads: usize) -> BTreeMap<String, Vec<u8>> {
+fn from_memory(
+    database: &Database,
+    cuts: &[usize],
+    threads: usize,
+    memory: Option<u64>,
+) -> BTreeMap<String, Vec<u8>> {
     let folder = folder();
     let out = folder.path().join("store");
-    prepared(&database.memory(cuts), database, &out, threads).unwrap_or_else(|e| panic!("{e}"));
+    let report = prepared(&database.memory(cuts), database, &out, threads, memory);
+    report.unwrap_or_else(|e| panic!("{e}"));
     files(&out)
 }
 
@@ -39,16 +45,17 @@ fn assert_same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>, wha
 }
 
 #[test]
-fn p1_same_bits_for_any_threads_and_source_batches() {
+fn p1_same_bits_for_any_threads_memory_and_source_batches() {
     for seed in 0..25 {
         let database = random::database(seed, 4, 60);
-        let expected = from_memory(&database, &[usize::MAX], 1);
-        for threads in [2, 7] {
-            let found = from_memory(&database, &[usize::MAX], threads);
-            assert_same(&expected, &found, &format!("database {seed}, {threads} threads"));
+        let expected = from_memory(&database, &[usize::MAX], 1, None);
+        for (threads, memory) in [(2, None), (7, None), (1, Some(0)), (3, Some(1000))] {
+            let found = from_memory(&database, &[usize::MAX], threads, memory);
+            let what = format!("database {seed}, {threads} threads, memory {memory:?}");
+            assert_same(&expected, &found, &what);
         }
         for cuts in [&[1][..], &[3, 0, 5, 11], &[16]] {
-            let found = from_memory(&database, cuts, 2);
+            let found = from_memory(&database, cuts, 2, None);
             assert_same(&expected, &found, &format!("database {seed}, batches {cuts:?}"));
         }
     }
@@ -58,7 +65,7 @@ fn p1_same_bits_for_any_threads_and_source_batches() {
 fn p1_same_bits_from_csv_parquet_and_memory() {
     for seed in 100..115 {
         let database = random::database(seed, 4, 60);
-        let expected = from_memory(&database, &[usize::MAX], 1);
+        let expected = from_memory(&database, &[usize::MAX], 1, None);
         for (what, write) in [
             ("CSV", Database::write_csv as fn(&Database, &Path)),
             ("Parquet", Database::write_parquet),
@@ -69,7 +76,7 @@ fn p1_same_bits_from_csv_parquet_and_memory() {
             write(&database, &files_at);
             let out = folder.path().join("store");
             let source = source::open(&files_at).unwrap();
-            prepared(&*source, &database, &out, 2).unwrap_or_else(|e| panic!("{what}: {e}"));
+            prepared(&*source, &database, &out, 2, None).unwrap_or_else(|e| panic!("{what}: {e}"));
             assert_same(&expected, &files(&out), &format!("database {seed} from {what}"));
         }
     }

@@ -39,6 +39,7 @@ fn folder() -> &'static Path {
                 embedder: &HashingEmbedder::new(24),
                 text_vectors: true,
                 threads: None,
+                memory: None,
                 sql: None,
                 progress: &Silent,
             };

@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{Connect, Source, open_with};
-use crate::prepare::{EventOptions, Options, SqlEngine, prepare, prepare_events, replace};
+use crate::prepare::{
+    EventOptions, Options, SqlEngine, memory_size, prepare, prepare_events, replace,
+};
 use crate::progress::Progress;
 use crate::view::time_text;
 use crate::view::words::{bytes, entities, plural};
@@ -74,6 +76,11 @@ pub(super) struct PrepareArgs {
     /// Number of threads (default: all cores); the bytes of the store do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Memory to aim at, such as 2GB (default: half of what this process can have). What it has no
+    /// room for goes to files beside DB until that is complete; the bytes of the store do not depend
+    /// on it. The SQL of tasks is not counted.
+    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    memory: Option<u64>,
     /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
@@ -93,6 +100,7 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         embedder: &*embedder,
         text_vectors: !args.no_text_vectors,
         threads: args.threads.map(usize::from),
+        memory: args.memory,
         sql: sql.as_deref(),
         progress: &bars,
     };
@@ -132,6 +140,12 @@ fn run_events(
         return Err(Error::invalid(
             "expected no option for embedding, because events have no texts; leave out --embedder, \
              --model and --no-text-vectors",
+        ));
+    }
+    if args.memory.is_some() {
+        return Err(Error::invalid(
+            "expected no --memory, because a log of events takes the same memory whatever its size; leave \
+             it out",
         ));
     }
     let bars = Bars::new(hooks.interrupted);

@@ -7,6 +7,7 @@ use super::columns::ColumnSummary;
 use super::records::numbers_of;
 use super::references::first_relations;
 use super::row_numbers::RowNumbers;
+use super::scratch::Scratch;
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Aggregate, Schema, Window};
@@ -25,7 +26,7 @@ pub(super) struct SummedColumn {
 /// No value in fixed point is this one.
 const NO_VALUE: i32 = i32::MIN;
 
-/// Returns the columns of table `table` that any of its aggregates sums; spills to `folder`.
+/// Returns the columns of table `table` that any of its aggregates sums.
 ///
 /// # Cost
 /// Reads the staging file once more if there are any, and keeps 4 bytes for each value.
@@ -34,7 +35,7 @@ pub(super) fn summed_columns(
     table: &str,
     summaries: &[ColumnSummary],
     staged: &Path,
-    folder: &Path,
+    scratch: &Scratch,
 ) -> Result<Vec<SummedColumn>> {
     let is_summed = |summary: &ColumnSummary| {
         let of_table = schema.aggregates.iter().filter(|aggregate| aggregate.table == table);
@@ -43,7 +44,7 @@ pub(super) fn summed_columns(
     let summed: Vec<_> =
         summaries.iter().enumerate().filter(|(_, summary)| is_summed(summary)).collect();
     let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
-    let values = numbers_of(staged, &summed, fixed, folder)?;
+    let values = numbers_of(staged, &summed, fixed, scratch)?;
     let columns = summed.into_iter().zip(values);
     Ok(columns
         .map(|((place, summary), values)| SummedColumn {

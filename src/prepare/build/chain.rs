@@ -1,39 +1,40 @@
-//! Chains of bytes that are appended in small parts and read back whole, in one file for all.
+//! Chains of bytes that are appended in small parts and read back whole, in memory or in one file for all.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::scratch::{Scratch, Taken};
 use crate::error::{Error, Result};
 
-/// The bytes of a chain that are in memory before they are written.
+/// The bytes of a chain that are open to more.
 pub(super) const CHUNK_BYTES: usize = 32 << 10;
 
+/// Writes chains of bytes, each in chunks. Threads may append to chains of their own.
+pub(super) struct SpillWriter {
+    scratch: Scratch,
+    /// The file of the chunks that memory had no room for.
+    file: Mutex<Option<(Arc<SpillFile>, u64)>>,
+}
+
 /// A file of chunks, without a name.
-pub(super) struct SpillFile {
+struct SpillFile {
     path: PathBuf,
     file: File,
 }
 
-impl SpillFile {
-    pub(super) fn read(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(bytes, at).map_err(|e| Error::io(&self.path, "reading", e))
-    }
-}
-
-/// Writes chains of bytes to a file, each in chunks. Threads may append to chains of their own.
-pub(super) struct SpillWriter {
-    file: Arc<SpillFile>,
-    position: AtomicU64,
+/// Whole records of a chain.
+#[derive(Clone)]
+enum Chunk {
+    Memory(Arc<(Vec<u8>, Taken)>),
+    File { file: Arc<SpillFile>, position: u64, length: usize },
 }
 
 impl SpillWriter {
-    pub(super) fn create(folder: &Path) -> Result<Self> {
-        let (path, file) = unnamed(folder)?;
-        Ok(Self { file: Arc::new(SpillFile { path, file }), position: AtomicU64::new(0) })
+    pub(super) fn new(scratch: &Scratch) -> Self {
+        Self { scratch: scratch.clone(), file: Mutex::new(None) }
     }
 
     /// Appends a record in parts to a chain.
@@ -42,31 +43,54 @@ impl SpillWriter {
         chain: &mut Chain,
         parts: [&[u8]; N],
     ) -> Result<()> {
-        parts.iter().for_each(|part| chain.open.extend_from_slice(part));
-        if chain.open.len() < CHUNK_BYTES {
-            return Ok(());
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if chain.open.len() + length > CHUNK_BYTES {
+            self.end_chunk(chain)?;
         }
-        self.write_open(chain)
+        parts.iter().for_each(|part| chain.open.extend_from_slice(part));
+        Ok(())
     }
 
-    /// Writes what is open of a chain, to which nothing more comes; its memory is free then.
+    /// Ends a chain, to which nothing more comes.
     pub(super) fn close(&self, chain: &mut Chain) -> Result<()> {
-        if !chain.open.is_empty() {
-            self.write_open(chain)?;
-        }
+        self.end_chunk(chain)?;
         chain.open = Vec::new();
         Ok(())
     }
 
-    fn write_open(&self, chain: &mut Chain) -> Result<()> {
-        let SpillFile { path, file } = &*self.file;
+    /// Puts what is open of a chain away.
+    fn end_chunk(&self, chain: &mut Chain) -> Result<()> {
         let length = chain.open.len();
-        let position = self.position.fetch_add(length as u64, Ordering::Relaxed);
-        file.write_all_at(&chain.open, position).map_err(|e| Error::io(path, "writing", e))?;
-        chain.chunks.push((Arc::clone(&self.file), position, length));
-        chain.written += length;
-        chain.open.clear();
+        if length == 0 {
+            return Ok(());
+        }
+        if let Some(taken) = self.scratch.take(length) {
+            let mut bytes = std::mem::take(&mut chain.open);
+            bytes.shrink_to_fit();
+            chain.chunks.push(Chunk::Memory(Arc::new((bytes, taken))));
+        } else {
+            let (file, position) = self.place(length)?;
+            let written = file.file.write_all_at(&chain.open, position);
+            written.map_err(|e| Error::io(&file.path, "writing", e))?;
+            chain.chunks.push(Chunk::File { file, position, length });
+            chain.open.clear();
+        }
+        chain.ended += length;
         Ok(())
+    }
+
+    /// Returns the file, and where so many bytes go in it.
+    fn place(&self, length: usize) -> Result<(Arc<SpillFile>, u64)> {
+        let mut place = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_none() {
+            let (path, file) = self.scratch.unnamed_file()?;
+            *place = Some((Arc::new(SpillFile { path, file }), 0));
+        }
+        let (file, next) =
+            place.as_mut().ok_or_else(|| Error::corrupt("internal error: no spill file"))?;
+        let position = *next;
+        *next += length as u64;
+        Ok((Arc::clone(file), position))
     }
 
     /// Appends bytes of whole records to a chain.
@@ -75,39 +99,49 @@ impl SpillWriter {
     }
 }
 
-/// Creates a file in `folder` and takes its name away: whatever ends the process, the file ends with it.
-/// Returns what was its name.
-pub(super) fn unnamed(folder: &Path) -> Result<(PathBuf, File)> {
-    // Threads create some at a time.
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let path = folder.join(format!("{}.spill", COUNT.fetch_add(1, Ordering::Relaxed)));
-    let file = File::options().read(true).write(true).create_new(true).open(&path);
-    let file = file.map_err(|e| Error::io(&path, "creating", e))?;
-    fs::remove_file(&path).map_err(|e| Error::io(&path, "removing", e))?;
-    Ok((path, file))
+impl Chunk {
+    fn length(&self) -> usize {
+        match self {
+            Self::Memory(held) => held.0.len(),
+            Self::File { length, .. } => *length,
+        }
+    }
+
+    /// Copies the chunk, which has the length of `bytes`.
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Memory(held) => bytes.copy_from_slice(&held.0),
+            Self::File { file, position, .. } => {
+                let read = file.file.read_exact_at(bytes, *position);
+                read.map_err(|e| Error::io(&file.path, "reading", e))?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Bytes that were appended: whole chunks in the file, and the rest in memory.
+/// Bytes that were appended: chunks, and the rest.
 #[derive(Clone, Default)]
 pub(super) struct Chain {
-    chunks: Vec<(Arc<SpillFile>, u64, usize)>,
-    written: usize,
+    chunks: Vec<Chunk>,
+    /// The bytes of all chunks.
+    ended: usize,
     open: Vec<u8>,
 }
 
 impl Chain {
     /// Returns the number of bytes.
     pub(super) fn len(&self) -> usize {
-        self.written + self.open.len()
+        self.ended + self.open.len()
     }
 
     /// Returns all bytes.
     pub(super) fn load(&self) -> Result<Vec<u8>> {
         let mut bytes = crate::bytes::filled(0, self.len())?;
         let mut at = 0;
-        for (file, position, length) in &self.chunks {
-            file.read(*position, &mut bytes[at..at + length])?;
-            at += length;
+        for chunk in &self.chunks {
+            chunk.read(&mut bytes[at..at + chunk.length()])?;
+            at += chunk.length();
         }
         bytes[at..].copy_from_slice(&self.open);
         Ok(bytes)
@@ -116,8 +150,8 @@ impl Chain {
     /// Returns what reads the chain from the byte `from` on.
     pub(super) fn reader(&self, mut from: u64) -> ChainReader {
         let mut first = 0;
-        while let Some((_, _, length)) = self.chunks.get(first).filter(|of| of.2 as u64 <= from) {
-            from -= *length as u64;
+        while let Some(chunk) = self.chunks.get(first).filter(|of| of.length() as u64 <= from) {
+            from -= chunk.length() as u64;
             first += 1;
         }
         ChainReader {
@@ -131,9 +165,13 @@ impl Chain {
     /// Calls `take` with the bytes of each chunk.
     pub(super) fn for_each(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut bytes = Vec::new();
-        for (file, position, length) in &self.chunks {
-            bytes.resize(*length, 0);
-            file.read(*position, &mut bytes)?;
+        for chunk in &self.chunks {
+            if let Chunk::Memory(held) = chunk {
+                take(&held.0)?;
+                continue;
+            }
+            bytes.resize(chunk.length(), 0);
+            chunk.read(&mut bytes)?;
             take(&bytes)?;
         }
         take(&self.open)
@@ -144,7 +182,7 @@ impl Chain {
 #[derive(Default)]
 pub(super) struct ChainReader {
     /// Those that follow.
-    chunks: VecDeque<(Arc<SpillFile>, u64, usize)>,
+    chunks: VecDeque<Chunk>,
     open: Vec<u8>,
     /// The present chunk, and where its next record begins.
     bytes: Vec<u8>,
@@ -163,9 +201,9 @@ impl ChainReader {
             // A chunk has whole records; the first one is read at the place where the reader begins.
             let begins_at = if self.bytes.is_empty() { self.at } else { 0 };
             self.bytes.clear();
-            if let Some((file, position, length)) = self.chunks.pop_front() {
-                self.bytes.resize(length, 0);
-                file.read(position, &mut self.bytes)?;
+            if let Some(chunk) = self.chunks.pop_front() {
+                self.bytes.resize(chunk.length(), 0);
+                chunk.read(&mut self.bytes)?;
             } else {
                 std::mem::swap(&mut self.bytes, &mut self.open);
             }
@@ -182,26 +220,39 @@ impl ChainReader {
 #[cfg(test)]
 mod tests {
     use super::{CHUNK_BYTES, Chain, SpillWriter};
+    use crate::prepare::build::scratch::Scratch;
 
+    /// In memory, in a file, and in both.
     #[test]
     fn numbers_are_read_back_from_any_place_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let writer = SpillWriter::create(folder.path()).unwrap();
-        let (mut numbers, mut others) = (Chain::default(), Chain::default());
-        let count = (CHUNK_BYTES / 4 * 2 + 5) as u32;
-        for number in 0..count {
-            writer.append(&mut numbers, [&number.to_le_bytes()]).unwrap();
-            writer.append(&mut others, [&[7_u8; 3]]).unwrap();
-        }
-        let chunk = (CHUNK_BYTES / 4) as u32;
-        for from in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk, 2 * chunk + 4] {
-            let mut reader = numbers.reader(u64::from(from) * 4);
-            for number in from..count {
-                assert_eq!(reader.next().unwrap(), number, "from {from}");
+        for memory in [1 << 30, 0, CHUNK_BYTES as u64] {
+            let folder = tempfile::tempdir().unwrap();
+            let writer = SpillWriter::new(&Scratch::new(folder.path().to_owned(), memory));
+            let (mut numbers, mut others) = (Chain::default(), Chain::default());
+            let count = (CHUNK_BYTES / 4 * 2 + 5) as u32;
+            for number in 0..count {
+                writer.append(&mut numbers, [&number.to_le_bytes()]).unwrap();
+                writer.append(&mut others, [&[7_u8; 3]]).unwrap();
             }
-            assert!(reader.next().is_err());
+            let chunk = (CHUNK_BYTES / 4) as u32;
+            for from in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk, 2 * chunk + 4] {
+                let mut reader = numbers.reader(u64::from(from) * 4);
+                for number in from..count {
+                    assert_eq!(reader.next().unwrap(), number, "from {from}");
+                }
+                assert!(reader.next().is_err());
+            }
+            assert!(numbers.reader(u64::from(count) * 4).next().is_err());
+            assert!(Chain::default().reader(0).next().is_err());
+
+            let all: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
+            assert_eq!((numbers.load().unwrap(), numbers.len()), (all.clone(), all.len()));
+            writer.close(&mut numbers).unwrap();
+            let mut parts = Vec::new();
+            numbers.for_each(|bytes| Ok(parts.extend_from_slice(bytes))).unwrap();
+            assert_eq!((parts, numbers.len()), (all.clone(), all.len()));
+            assert_eq!(others.load().unwrap(), vec![7; 3 * count as usize]);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         }
-        assert!(numbers.reader(u64::from(count) * 4).next().is_err());
-        assert!(Chain::default().reader(0).next().is_err());
     }
 }

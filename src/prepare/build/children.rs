@@ -3,11 +3,10 @@
 //! Links are parted by ranges of parents into a spill file; threads sort some parts at a time. So memory holds
 //! a part for each thread, however many rows there are, and what threads and parts there are changes no byte.
 
-use std::path::Path;
-
 use super::chain::{CHUNK_BYTES, Chain, SpillWriter};
 use super::links::Parents;
 use super::read_ahead::in_order;
+use super::scratch::Scratch;
 use crate::bytes::{filled, reserve};
 use crate::container::ContainerWriter;
 use crate::error::Result;
@@ -39,27 +38,27 @@ struct Part {
 }
 
 impl Children {
-    /// Returns the lists of children of a relation, whose rows have these times; spills to `folder`.
+    /// Returns the lists of children of a relation, whose rows have these times.
     pub(super) fn find(
         parents: &Parents,
         parent_rows: u32,
         times: Option<&[i64]>,
-        folder: &Path,
+        scratch: &Scratch,
     ) -> Result<Self> {
         let parts = (parents.link_count / LINKS_OF_PART).clamp(1, PARTS_MAX);
         let width = parent_rows.div_ceil(parts).max(1);
-        let spill = SpillWriter::create(folder)?;
+        let spill = SpillWriter::new(scratch);
         let mut links = vec![Chain::default(); parts as usize];
         for (row, parent) in parents.links() {
             let link = [parent.to_le_bytes(), row.to_le_bytes()];
             spill.append(&mut links[(parent / width) as usize], [link.as_flattened()])?;
         }
-        Self::of_parts(&links, width, parent_rows, times, folder)
+        Self::of_parts(&links, width, parent_rows, times, scratch)
     }
 
     /// Returns empty lists: those of pairs, which only their own seeds see.
-    pub(super) fn none(parent_rows: u32, times: Option<&[i64]>, folder: &Path) -> Result<Self> {
-        Self::of_parts(&[Chain::default()], parent_rows, parent_rows, times, folder)
+    pub(super) fn none(parent_rows: u32, times: Option<&[i64]>, scratch: &Scratch) -> Result<Self> {
+        Self::of_parts(&[Chain::default()], parent_rows, parent_rows, times, scratch)
     }
 
     fn of_parts(
@@ -67,9 +66,9 @@ impl Children {
         width: u32,
         parent_rows: u32,
         times: Option<&[i64]>,
-        folder: &Path,
+        scratch: &Scratch,
     ) -> Result<Self> {
-        let spill = SpillWriter::create(folder)?;
+        let spill = SpillWriter::new(scratch);
         let (mut first, mut begin) = (0_u32, 0);
         let parts = parts.iter().map(|links| {
             let part = (first, begin, links);

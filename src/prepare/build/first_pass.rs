@@ -20,6 +20,7 @@ use super::read_ahead::read_ahead;
 use super::read_batch::{BatchReading, ReadBatch};
 use super::row_keys::{KeyColumns, KeyLists, RowKeys, TextOf, WrittenKeys};
 use super::row_numbers::{RowNumbers, RowNumbersWriter};
+use super::scratch::Scratch;
 use super::texts::SpilledTexts;
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
@@ -91,6 +92,7 @@ pub(super) struct TableInput<'a> {
     pub looked_up: &'a [Vec<String>],
     /// Where keys and links go.
     pub spill: &'a SpillWriter,
+    pub scratch: &'a Scratch,
     pub text_of: &'a TextOf<'a>,
     pub folder: &'a Path,
     pub progress: &'a dyn Progress,
@@ -98,11 +100,11 @@ pub(super) struct TableInput<'a> {
 
 /// Reads a table from its source, and stages it.
 pub(super) fn ingest(input: TableInput<'_>, texts: &mut SpilledTexts) -> Result<Ingested> {
-    let TableInput { rows, place, table, text_of, folder, progress, .. } = input;
+    let TableInput { rows, place, table, text_of, scratch, progress, .. } = input;
     let mut ingest = Ingest::new(input)?;
     let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
     let batches = rows(&names)?;
-    let staged = folder.join("staging").join(format!("{}.arrow", table.name));
+    let staged = scratch.folder().join(format!("{}.arrow", table.name));
     let create = File::create_new(&staged).map_err(|e| Error::io(&staged, "creating", e))?;
     let writer = BufWriter::with_capacity(1 << 20, create);
     let mut writer = StreamWriter::try_new(writer, &ingest.schema).map_err(arrow_error)?;
@@ -148,7 +150,7 @@ fn staging_error(path: &Path, error: arrow_schema::ArrowError) -> Error {
 
 impl<'a> Ingest<'a> {
     fn new(input: TableInput<'a>) -> Result<Self> {
-        let TableInput { table, limits, looked_up, spill, folder, .. } = input;
+        let TableInput { table, limits, looked_up, spill, scratch, folder, .. } = input;
         let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, column.clone());
         let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
         let mut read: Vec<_> =
@@ -197,8 +199,7 @@ impl<'a> Ingest<'a> {
         }
         let (name, has_key) = (table_file(&table.name), !table.key.is_empty());
         let keys = RowKeys::create(folder, &name, keys, has_key, spill)?;
-        let staging = folder.join("staging");
-        let times = || RowNumbersWriter::new(&staging);
+        let times = || RowNumbersWriter::new(scratch);
         let schema = staging_schema(&read[..kept]);
         Ok(Self {
             table,

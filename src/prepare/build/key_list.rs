@@ -166,6 +166,7 @@ mod tests {
     use super::{KeyDigest, KeyList, NO_ROW, Repeated};
     use crate::prepare::build::chain::{Chain, SpillWriter};
     use crate::prepare::build::keys::{NULL_KEY, PARTS, part_of};
+    use crate::prepare::build::scratch::Scratch;
 
     fn list(spill: &SpillWriter, keys: &[KeyDigest]) -> KeyList {
         let mut list = KeyList::new();
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn repeated_keys_are_told_from_keys_of_one_identity() {
         let folder = tempfile::tempdir().unwrap();
-        let spill = SpillWriter::create(folder.path()).unwrap();
+        let spill = SpillWriter::new(&Scratch::new(folder.path().to_owned(), 100));
         let repeated = |keys: &[KeyDigest]| {
             let Repeated { count, first } = list(&spill, keys).repeated().unwrap();
             (count, first)
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn rows_come_in_the_order_of_identities_and_are_found_by_their_first_key() {
         let folder = tempfile::tempdir().unwrap();
-        let spill = SpillWriter::create(folder.path()).unwrap();
+        let spill = SpillWriter::new(&Scratch::new(folder.path().to_owned(), 100));
         let high = 1 << 64;
         let keys = [u128::from(u64::MAX), 5, NULL_KEY, high + 5, 5, 1 << 62, 1 << 62];
         let keys = list(&spill, &keys);

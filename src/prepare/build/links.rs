@@ -1,13 +1,13 @@
 //! The links of a reference: the keys that its rows refer to, then the rows that have them.
 
 use std::ops::Range;
-use std::path::Path;
 
 use super::chain::{Chain, SpillWriter};
 use super::key_list::{KeyList, NO_ROW};
 use super::keys::{KeyDigest, NULL_KEY, PARTIAL_KEY, PARTS, part_of};
 use super::row_keys::TextOf;
 use super::row_numbers::{RowNumbers, RowNumbersWriter};
+use super::scratch::Scratch;
 use crate::bytes::reserve;
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Reference};
@@ -76,13 +76,13 @@ impl Links {
         self.keys.iter_mut().chain([&mut self.marks]).try_for_each(|chain| spill.close(chain))
     }
 
-    /// Finds the rows that have the keys, after all tables have been read; spills to `folder`.
-    pub(super) fn resolve(self, keys: &KeyList, folder: &Path) -> Result<Parents> {
-        let spill = SpillWriter::create(folder)?;
+    /// Finds the rows that have the keys, after all tables have been read.
+    pub(super) fn resolve(self, keys: &KeyList, scratch: &Scratch) -> Result<Parents> {
+        let spill = SpillWriter::new(scratch);
         let found = keys.rows_of(&self.keys, &spill)?;
         drop(self.keys);
         let mut found: Vec<_> = found.iter().map(|rows| rows.reader(0)).collect();
-        let mut writer = RowNumbersWriter::new(folder);
+        let mut writer = RowNumbersWriter::new(scratch);
         let (mut row, mut last, mut some) = (0_u64, NO_ROW, Vec::new());
         let (mut link_count, mut null_count, mut unresolved_count) = (0, 0, 0);
         let mut first_unresolved = None;
@@ -127,7 +127,7 @@ impl Parents {
     pub(super) fn of_rows(rows: Vec<u32>) -> Self {
         Self {
             link_count: rows.len() as u32,
-            rows: RowNumbers::Memory(rows),
+            rows: rows.into(),
             null_count: 0,
             unresolved_count: 0,
             first_unresolved: None,
@@ -180,31 +180,31 @@ fn is_row(parent: u32) -> bool {
     parent < MISSING_PARENT
 }
 
-/// Returns the time of each row from a column's values; spills to `folder`.
+/// Returns the time of each row from a column's values.
 pub(super) fn column_times(
     times: RowNumbers<i64>,
     delay_us: i64,
-    folder: &Path,
+    scratch: &Scratch,
 ) -> Result<RowNumbers<i64>> {
     let later = |&time: &i64| match time {
         ALWAYS_VISIBLE => ALWAYS_VISIBLE,
         time => known_from(time, delay_us),
     };
-    RowNumbers::collect(folder, times.iter().map(later))
+    RowNumbers::collect(scratch, times.iter().map(later))
 }
 
 /// Returns the time of each row from its parent: [`ALWAYS_VISIBLE`] without a parent or without a
-/// time of the parent, and [`NEVER_VISIBLE`] if the parent is missing. Spills to `folder`.
+/// time of the parent, and [`NEVER_VISIBLE`] if the parent is missing.
 pub(super) fn inherited_times(
     parents: &Parents,
     times: &[i64],
     delay_us: i64,
-    folder: &Path,
+    scratch: &Scratch,
 ) -> Result<RowNumbers<i64>> {
     let time_of = |&parent: &u32| match times.get(parent as usize) {
         None if parent == MISSING_PARENT => NEVER_VISIBLE,
         None | Some(&ALWAYS_VISIBLE) => ALWAYS_VISIBLE,
         Some(&time) => known_from(time, delay_us),
     };
-    RowNumbers::collect(folder, parents.rows.iter().map(time_of))
+    RowNumbers::collect(scratch, parents.rows.iter().map(time_of))
 }

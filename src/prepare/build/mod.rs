@@ -31,6 +31,7 @@ mod records;
 pub(super) mod references;
 mod row_keys;
 mod row_numbers;
+mod scratch;
 mod second_pass;
 mod summaries;
 mod tasks;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use half::f16;
 
@@ -16,6 +16,7 @@ use super::leaks;
 use super::references::{first_relations, link_of, looked_up, reading_order, time_order};
 use super::row_keys::KeyLists;
 use super::row_numbers::RowNumbers;
+use super::scratch::Scratch;
 use super::second_pass::{SecondPass, Undated, WrittenTable};
 use super::tasks::{self, Derived};
 use super::texts::{SpilledTexts, Texts};
@@ -24,6 +25,7 @@ use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::days::time_text;
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::memory::memory_available;
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task, What};
@@ -41,6 +43,7 @@ pub(in crate::prepare) struct Preparation<'a> {
     schema: &'a Schema,
     options: &'a Options<'a>,
     folder: &'a Path,
+    scratch: Scratch,
     /// The keys of each table by which others look up its rows.
     keys: Vec<KeyLists>,
     column_count: u32,
@@ -70,6 +73,7 @@ impl<'a> Preparation<'a> {
             schema,
             options,
             folder,
+            scratch: Scratch::new(folder.join("staging"), memory(options.memory)),
             keys: schema.tables.iter().map(|_| KeyLists::new()).collect(),
             column_count: 0,
             category_count: 0,
@@ -85,8 +89,8 @@ impl<'a> Preparation<'a> {
     }
 
     pub(in crate::prepare) fn run(mut self) -> Result<Report> {
-        let mut texts = SpilledTexts::create(&self.staging())?;
-        let spill = SpillWriter::create(&self.staging())?;
+        let mut texts = SpilledTexts::new(&self.scratch);
+        let spill = SpillWriter::new(&self.scratch);
         let mut ingested = Vec::new();
         ingested.resize_with(self.schema.tables.len(), || None);
         for place in reading_order(self.schema) {
@@ -127,6 +131,7 @@ impl<'a> Preparation<'a> {
             limits: &self.schema.limits,
             looked_up: &looked_up,
             spill,
+            scratch: &self.scratch,
             text_of: &|columns, row| text_of(rows(columns), row),
             folder: self.folder,
             progress: self.options.progress,
@@ -144,11 +149,6 @@ impl<'a> Preparation<'a> {
             ));
         }
         Ok(read)
-    }
-
-    /// The folder of what is not kept.
-    fn staging(&self) -> PathBuf {
-        self.folder.join("staging")
     }
 
     /// Returns the rows of a table, from the source or from the task whose labels they are.
@@ -190,7 +190,7 @@ impl<'a> Preparation<'a> {
             ))
         })?;
         let text_of = |columns: &[String], row| text_of(self.task_rows(derived, columns), row);
-        tasks::read(task, derived, batches, keys, &self.schema.limits, &text_of, &self.staging())
+        tasks::read(task, derived, batches, keys, &self.schema.limits, &text_of, &self.scratch)
     }
 
     /// Returns the rows of a derived task.
@@ -198,7 +198,7 @@ impl<'a> Preparation<'a> {
         match (&derived.source, &derived.sql, self.options.sql) {
             (Some(source), _, _) => self.source.read(source, columns),
             (None, Some(query), Some(engine)) => {
-                engine.query(query, columns, &self.staging().join("sql"))
+                engine.query(query, columns, &self.scratch.folder().join("sql"))
             }
             (None, Some(_), None) => Err(Error::schema(
                 "the task has sql, which only the Python package runs (with DuckDB); prepare with \
@@ -218,7 +218,7 @@ impl<'a> Preparation<'a> {
     ) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
-        let (schema, staging) = (self.schema, self.staging());
+        let (schema, scratch) = (self.schema, self.scratch.clone());
         let mut second = SecondPass {
             schema,
             keys: std::mem::take(&mut self.keys),
@@ -228,7 +228,7 @@ impl<'a> Preparation<'a> {
             undated: vec![Undated::default(); schema.tables.len()],
             summaries: Vec::new(),
             graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
-            staging: &staging,
+            scratch: &scratch,
         };
         let mut parents: Vec<_> = schema.tables.iter().map(|_| Vec::new()).collect();
         for place in time_order(schema) {
@@ -577,6 +577,14 @@ impl<'a> Preparation<'a> {
             remarks: self.remarks,
         })
     }
+}
+
+/// Returns the bytes of keys, links and the like that memory holds before they go to files: half of what a
+/// preparation may have, which by default is half of what this process can have.
+fn memory(asked: Option<u64>) -> u64 {
+    // A system that does not tell has some memory all the same.
+    const UNKNOWN: u64 = 1 << 30;
+    asked.unwrap_or_else(|| memory_available().unwrap_or(2 * UNKNOWN) / 2) / 2
 }
 
 /// Returns the text of a key's columns in a row among all of them; none if they cannot be read once more.

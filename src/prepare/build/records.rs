@@ -14,6 +14,7 @@ use super::layout::Layout;
 use super::links::Parents;
 use super::read_ahead::read_ahead;
 use super::row_numbers::{RowNumbers, RowNumbersWriter};
+use super::scratch::Scratch;
 use super::texts::TableNumbers;
 use crate::bytes::filled;
 use crate::container::ContainerWriter;
@@ -32,7 +33,7 @@ pub(super) fn staged(
 }
 
 /// Returns what `convert` makes of the cell of each row in some columns that have means, with their places;
-/// `None` is NULL. Spills to `folder`.
+/// `None` is NULL.
 ///
 /// # Cost
 /// Reads the staging file once more if there are any.
@@ -40,13 +41,13 @@ pub(super) fn numbers_of<T: NoUninit>(
     path: &Path,
     columns: &[(usize, &ColumnSummary)],
     convert: impl Fn(Option<Cell>) -> T,
-    folder: &Path,
+    scratch: &Scratch,
 ) -> Result<Vec<RowNumbers<T>>> {
     if columns.is_empty() {
         return Ok(Vec::new());
     }
     let reader = |&(place, column): &(usize, &ColumnSummary)| {
-        Ok((place, MeanReader::new(column)?, RowNumbersWriter::new(folder)))
+        Ok((place, MeanReader::new(column)?, RowNumbersWriter::new(scratch)))
     };
     let mut readers = columns.iter().map(reader).collect::<Result<Vec<_>>>()?;
     for batch in staged(path)? {

@@ -1,51 +1,58 @@
-//! A number of each row of a table: in memory while they are few, then in a file that the system keeps in
+//! A number of each row of a table: in memory while some is left, then in a file that the system keeps in
 //! memory while there is room.
 
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::chain::unnamed;
+use super::scratch::{Scratch, Taken};
 use crate::bytes::append;
 use crate::error::{Error, Result};
 use crate::map::Map;
 
-/// No more bytes of numbers are in memory alone.
-const MEMORY_BYTES: usize = 1 << 20;
+/// A table's few numbers need no file, even if no memory is left.
+const FEW_BYTES: usize = 64 << 10;
 
 /// Numbers that are complete.
 pub(super) enum RowNumbers<T> {
-    Memory(Vec<T>),
+    Memory { numbers: Vec<T>, _taken: Vec<Taken> },
     File(Map, PhantomData<T>),
 }
 
 /// Numbers to which more come.
 pub(super) struct RowNumbersWriter<T> {
-    folder: PathBuf,
+    scratch: Scratch,
     memory: Vec<T>,
-    file: Option<(PathBuf, BufWriter<std::fs::File>)>,
+    taken: Vec<Taken>,
+    file: Option<(PathBuf, BufWriter<File>)>,
 }
 
 impl<T: NoUninit> RowNumbersWriter<T> {
-    /// Spills to `folder`, if need be.
-    pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), memory: Vec::new(), file: None }
+    pub(super) fn new(scratch: &Scratch) -> Self {
+        Self { scratch: scratch.clone(), memory: Vec::new(), taken: Vec::new(), file: None }
     }
 
     pub(super) fn extend(&mut self, numbers: &[T]) -> Result<()> {
-        if self.file.is_none() && size_of_val(&*self.memory) + size_of_val(numbers) > MEMORY_BYTES {
-            let (path, file) = unnamed(&self.folder)?;
-            self.file = Some((path, BufWriter::with_capacity(MEMORY_BYTES, file)));
+        if self.file.is_none() {
+            let bytes = size_of_val(numbers);
+            if size_of_val(&*self.memory) + bytes <= FEW_BYTES {
+                return append(&mut self.memory, numbers);
+            }
+            if let Some(taken) = self.scratch.take(bytes) {
+                self.taken.push(taken);
+                return append(&mut self.memory, numbers);
+            }
+            let (path, file) = self.scratch.unnamed_file()?;
+            self.file = Some((path, BufWriter::with_capacity(1 << 20, file)));
             let memory = std::mem::take(&mut self.memory);
             self.write(&memory)?;
+            self.taken.clear();
         }
-        match self.file {
-            None => append(&mut self.memory, numbers),
-            Some(_) => self.write(numbers),
-        }
+        self.write(numbers)
     }
 
     fn write(&mut self, numbers: &[T]) -> Result<()> {
@@ -54,17 +61,25 @@ impl<T: NoUninit> RowNumbersWriter<T> {
     }
 
     pub(super) fn finish(self) -> Result<RowNumbers<T>> {
-        let Some((path, file)) = self.file else { return Ok(RowNumbers::Memory(self.memory)) };
+        let Some((path, file)) = self.file else {
+            return Ok(RowNumbers::Memory { numbers: self.memory, _taken: self.taken });
+        };
         let file = file.into_inner().map_err(|e| Error::io(&path, "writing", e.into_error()))?;
         Ok(RowNumbers::File(Map::of_unnamed(&file, &path)?, PhantomData))
     }
 }
 
+impl<T> From<Vec<T>> for RowNumbers<T> {
+    fn from(numbers: Vec<T>) -> Self {
+        Self::Memory { numbers, _taken: Vec::new() }
+    }
+}
+
 impl<T: NoUninit> RowNumbers<T> {
-    /// Writes numbers as they come; spills to `folder`, if need be.
-    pub(super) fn collect(folder: &Path, numbers: impl Iterator<Item = T>) -> Result<Self> {
+    /// Writes numbers as they come.
+    pub(super) fn collect(scratch: &Scratch, numbers: impl Iterator<Item = T>) -> Result<Self> {
         const TOGETHER: usize = 8192;
-        let (mut writer, mut numbers) = (RowNumbersWriter::new(folder), numbers);
+        let (mut writer, mut numbers) = (RowNumbersWriter::new(scratch), numbers);
         loop {
             let some: Vec<T> = numbers.by_ref().take(TOGETHER).collect();
             if some.is_empty() {
@@ -80,7 +95,7 @@ impl<T: AnyBitPattern + NoUninit> Deref for RowNumbers<T> {
 
     fn deref(&self) -> &[T] {
         match self {
-            Self::Memory(numbers) => numbers,
+            Self::Memory { numbers, .. } => numbers,
             // A map begins at a page.
             Self::File(map, _) => bytemuck::cast_slice(map.bytes()),
         }
@@ -89,22 +104,27 @@ impl<T: AnyBitPattern + NoUninit> Deref for RowNumbers<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY_BYTES, RowNumbers, RowNumbersWriter};
+    use super::{FEW_BYTES, RowNumbers, RowNumbersWriter};
+    use crate::prepare::build::scratch::Scratch;
 
     #[test]
-    fn few_numbers_stay_in_memory_and_many_go_to_a_file_without_a_name() {
+    fn numbers_stay_in_memory_while_there_is_some_and_then_go_to_a_file_without_a_name() {
+        const MEMORY: usize = 1 << 20;
         let folder = tempfile::tempdir().unwrap();
-        for count in [0, 1, MEMORY_BYTES / 8, MEMORY_BYTES / 8 + 1, MEMORY_BYTES] {
-            let all: Vec<i64> = (0..count as i64).collect();
-            let mut writer = RowNumbersWriter::new(folder.path());
-            for some in all.chunks(1000) {
+        let scratch = Scratch::new(folder.path().to_owned(), MEMORY as u64);
+        for bytes in [0, 8, FEW_BYTES, MEMORY, MEMORY + FEW_BYTES, 2 * MEMORY] {
+            let all: Vec<i64> = (0..bytes as i64 / 8).collect();
+            let mut writer = RowNumbersWriter::new(&scratch);
+            for some in all.chunks(1024) {
                 writer.extend(some).unwrap();
             }
             let numbers = writer.finish().unwrap();
             assert_eq!(*numbers, *all);
-            let is_in_memory = matches!(numbers, RowNumbers::Memory(_));
-            assert_eq!(is_in_memory, size_of_val(&*all) <= MEMORY_BYTES, "{count}");
+            let is_in_memory = matches!(numbers, RowNumbers::Memory { .. });
+            assert_eq!(is_in_memory, bytes <= MEMORY + FEW_BYTES, "{bytes}");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            drop(numbers);
+            assert!(scratch.take(MEMORY).is_some());
         }
     }
 }

@@ -13,6 +13,7 @@ use super::leaks::reveals_target;
 use super::references::{referred_columns, time_parent};
 use super::row_keys::{KeyLists, TextOf};
 use super::row_numbers::RowNumbers;
+use super::scratch::Scratch;
 use super::summaries::{SummarisedTable, SummaryRows};
 use super::texts::Texts;
 use super::{aggregates, links, records, summaries};
@@ -37,8 +38,7 @@ pub(super) struct SecondPass<'a> {
     /// The rows of the summaries so far, which are written after all tables.
     pub summaries: Vec<SummaryRows>,
     pub graph: ContainerWriter,
-    /// The folder of what is not kept.
-    pub staging: &'a Path,
+    pub scratch: &'a Scratch,
 }
 
 /// A table that has been written.
@@ -116,12 +116,12 @@ impl SecondPass<'_> {
             &table.name,
             &read.columns,
             &read.staged,
-            self.staging,
+            self.scratch,
         )?;
         let (times_of_rows, staged) = (times.as_deref(), &read.staged);
         let columns = &read.columns;
-        let folder = self.staging;
-        let of = SummarisedTable { table, columns, staged, times: times_of_rows, parents, folder };
+        let scratch = self.scratch;
+        let of = SummarisedTable { table, columns, staged, times: times_of_rows, parents, scratch };
         self.summaries.extend(summaries::summarise(self.schema, &of)?);
         fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         let file = read.file.finish()?;
@@ -129,13 +129,13 @@ impl SecondPass<'_> {
         let is_of_pairs = self.schema.is_of_pairs(table);
         let parent_of =
             |reference: &Reference| self.schema.table(&reference.to).unwrap_or_default();
-        let (times_of_rows, row_counts, staging) =
-            (times.as_deref(), &self.row_counts, self.staging);
+        let (times_of_rows, row_counts, scratch) =
+            (times.as_deref(), &self.row_counts, self.scratch);
         let children_of = |number: usize| -> Option<Result<Children>> {
             let parent_rows = row_counts[parent_of(table.references.get(number)?)];
             Some(match is_of_pairs {
-                true => Children::none(parent_rows, times_of_rows, staging),
-                false => Children::find(&parents[number], parent_rows, times_of_rows, staging),
+                true => Children::none(parent_rows, times_of_rows, scratch),
+                false => Children::find(&parents[number], parent_rows, times_of_rows, scratch),
             })
         };
         let mut next = children_of(0);
@@ -201,7 +201,7 @@ impl SecondPass<'_> {
             let parent = self.parent_of(&summary.table, by)?;
             let (links, times) = (links::Parents::of_rows(parents.clone()), Some(&*rows.ends));
             let (graph, parent_rows) = (&mut self.graph, self.row_counts[parent]);
-            Children::find(&links, parent_rows, times, self.staging)?.write(graph, relation)?;
+            Children::find(&links, parent_rows, times, self.scratch)?.write(graph, relation)?;
             relations.push(RelationMetadata {
                 name: by.clone(),
                 child: place as u32,
@@ -247,7 +247,7 @@ impl SecondPass<'_> {
         links: Vec<links::Links>,
         text_of: &TextOf<'_>,
     ) -> Result<Vec<links::Parents>> {
-        let (schema, all_keys, folder) = (self.schema, &self.keys, self.staging);
+        let (schema, all_keys, scratch) = (self.schema, &self.keys, self.scratch);
         let references = &schema.tables[place].references;
         let resolve = |(links, reference): (links::Links, &Reference)| {
             let parent = schema.table(&reference.to);
@@ -259,7 +259,7 @@ impl SecondPass<'_> {
                     reference.to
                 ))
             })?;
-            links.resolve(keys, folder)
+            links.resolve(keys, scratch)
         };
         let all: Vec<_> = links.into_par_iter().zip(references).map(resolve).collect();
         let checked = all.into_iter().zip(references).map(|(parents, reference)| {
@@ -281,13 +281,13 @@ impl SecondPass<'_> {
         let Some(time) = &table.time else { return Ok(None) };
         let delay_us = time.delay.0;
         if time.column.is_some() {
-            let times = read.times.take().unwrap_or(RowNumbers::Memory(Vec::new()));
-            return links::column_times(times, delay_us, self.staging).map(Some);
+            let times = read.times.take().unwrap_or(Vec::new().into());
+            return links::column_times(times, delay_us, self.scratch).map(Some);
         }
         let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
         let parent_times = parent_times.ok_or_else(without_time)?;
         let through = through(table, time)?;
-        links::inherited_times(&parents[through], parent_times, delay_us, self.staging).map(Some)
+        links::inherited_times(&parents[through], parent_times, delay_us, self.scratch).map(Some)
     }
 
     /// Returns where the store keeps the times of the rows of table `place`.

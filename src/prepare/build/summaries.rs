@@ -8,6 +8,7 @@ use super::columns::{ColumnSummary, Summary as Statistics};
 use super::links::Parents;
 use super::records::numbers_of;
 use super::row_numbers::RowNumbers;
+use super::scratch::Scratch;
 use crate::error::{Context, Error, Result};
 use crate::prepare::schema::{Schema, Summary, Table};
 use crate::store::{
@@ -60,8 +61,7 @@ pub(super) struct SummarisedTable<'a> {
     pub times: Option<&'a [i64]>,
     /// The parents of each reference.
     pub parents: &'a [Parents],
-    /// Where to spill to.
-    pub folder: &'a Path,
+    pub scratch: &'a Scratch,
 }
 
 /// Returns the rows of all summaries of a table.
@@ -136,7 +136,7 @@ impl SummarisedTable<'_> {
             column.ok_or_else(|| Error::schema(format!("there is no column {name:?}")))
         };
         let columns = summary.columns.iter().map(column).collect::<Result<Vec<_>>>()?;
-        let values = numbers_of(self.staged, &columns, number, self.folder)?;
+        let values = numbers_of(self.staged, &columns, number, self.scratch)?;
         Ok(columns.into_iter().map(|(place, _)| place).zip(values).collect())
     }
 }

@@ -16,6 +16,7 @@ use super::layout::column_metadata;
 use super::links::{Links, Parents};
 use super::records::encode_target;
 use super::row_keys::TextOf;
+use super::scratch::Scratch;
 use crate::bytes::reserve;
 use crate::container::ContainerWriter;
 use crate::days::time_text;
@@ -55,7 +56,7 @@ struct SeedFaults {
     bad_split: KeyFaults,
 }
 
-/// Reads the seeds of `task`, whose anchors have `keys`; spills to `folder`.
+/// Reads the seeds of `task`, whose anchors have `keys`.
 pub(super) fn read(
     task: &Task,
     derived: &DerivedTask,
@@ -63,9 +64,9 @@ pub(super) fn read(
     keys: &KeyList,
     limits: &Limits,
     text_of: &TextOf<'_>,
-    folder: &Path,
+    scratch: &Scratch,
 ) -> Result<Derived> {
-    let spill = SpillWriter::create(folder)?;
+    let spill = SpillWriter::new(scratch);
     let mut reading = Reading {
         task,
         derived,
@@ -89,7 +90,7 @@ pub(super) fn read(
     for batch in batches {
         reading.add_batch(&batch?)?;
     }
-    reading.finish(keys, limits, text_of, folder)
+    reading.finish(keys, limits, text_of, scratch)
 }
 
 struct Reading<'a> {
@@ -177,7 +178,7 @@ impl Reading<'_> {
         keys: &KeyList,
         limits: &Limits,
         text_of: &TextOf<'_>,
-        folder: &Path,
+        scratch: &Scratch,
     ) -> Result<Derived> {
         if self.row == 0 {
             return Err(Error::data("the task has no rows; remove it from the schema"));
@@ -191,7 +192,7 @@ impl Reading<'_> {
         self.times.check()?;
         self.result.summary.check()?;
         self.result.summary.check_categories(limits)?;
-        let anchors = self.links.resolve(keys, folder)?;
+        let anchors = self.links.resolve(keys, scratch)?;
         self.faults.check(self.task, self.derived, &anchors, text_of)?;
         self.result.anchors = anchors.stored(0..self.row as usize).collect();
         let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();

@@ -21,6 +21,7 @@ use super::chain::{Chain, ChainReader, SpillWriter};
 use super::keys::{KeyDigest, KeyIndex, PARTS, part_of};
 use super::read_ahead::in_order;
 use super::read_batch::TextColumn;
+use super::scratch::Scratch;
 use crate::bytes::reserve;
 use crate::container::{ContainerWriter, StringsWriter, read_next};
 use crate::error::{Error, Result};
@@ -38,7 +39,7 @@ const TEXTS_MAX: u32 = u32::MAX - 1;
 
 /// The texts of the first pass.
 pub(super) struct SpilledTexts {
-    staging: PathBuf,
+    scratch: Scratch,
     spill: SpillWriter,
     /// The digests of each partition.
     digests: Vec<Chain>,
@@ -79,20 +80,20 @@ pub(super) struct TableNumbers {
 }
 
 impl SpilledTexts {
-    pub(super) fn create(staging: &Path) -> Result<Self> {
-        Ok(Self {
-            staging: staging.to_owned(),
-            spill: SpillWriter::create(staging)?,
+    pub(super) fn new(scratch: &Scratch) -> Self {
+        Self {
+            scratch: scratch.clone(),
+            spill: SpillWriter::new(scratch),
             digests: vec![Chain::default(); PARTS],
             tables: Vec::new(),
             bytes: None,
-        })
+        }
     }
 
     /// Begins the texts of the table at `place` of the schema, after those of other tables.
     pub(super) fn begin_table(&mut self, place: usize, name: &str) -> Result<()> {
         self.end_table()?;
-        let path = self.staging.join(format!("{name}.texts"));
+        let path = self.scratch.folder().join(format!("{name}.texts"));
         let file = File::create_new(&path).map_err(|e| Error::io(&path, "creating", e))?;
         self.bytes = Some(BufWriter::with_capacity(1 << 20, file));
         self.tables.push(TableTexts { place, path, counts: vec![0; PARTS] });
@@ -140,17 +141,17 @@ impl SpilledTexts {
     /// Numbers the texts, and writes each once to the file of texts in `folder`.
     pub(super) fn number(mut self, folder: &Path, progress: &dyn Progress) -> Result<Texts> {
         self.end_table()?;
-        let Self { staging, spill, digests, tables, bytes: _ } = self;
+        let Self { scratch, spill, digests, tables, bytes: _ } = self;
         let all = tables.iter().flat_map(|table| &table.counts).sum();
         progress.begin("numbering texts", Some(all));
-        let entries_spill = SpillWriter::create(&staging)?;
+        let entries_spill = SpillWriter::new(&scratch);
         let entries =
             replaced(&digests, &entries_spill, |_, digests| entries_of(&digests.load()?))?;
         drop((digests, spill));
 
         let mut file = ContainerWriter::create(folder, TEXT_FILE)?;
         let mut strings = StringsWriter::begin(&mut file, "texts")?;
-        let firsts_spill = SpillWriter::create(&staging)?;
+        let firsts_spill = SpillWriter::new(&scratch);
         // The number of the first text of each entry.
         let mut firsts = vec![Chain::default(); PARTS];
         let mut entry_counts = vec![0; PARTS];
@@ -177,7 +178,7 @@ impl SpilledTexts {
         }
         drop(readers);
 
-        let numbers_spill = SpillWriter::create(&staging)?;
+        let numbers_spill = SpillWriter::new(&scratch);
         let numbers = replaced(&entries, &numbers_spill, |partition, entries| {
             let firsts = firsts[partition].load()?;
             let firsts: &[[u8; 4]] = firsts.as_chunks().0;

@@ -76,7 +76,8 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// let drafted = draft(&*source, "shop", &|_table| Ok(()))?;
 /// assert_eq!(drafted.schema.tables[0].key, ["id"]);
 /// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
-/// let options = Options { embedder, text_vectors: true, threads: None, sql: None, progress };
+/// let (threads, memory) = (None, None);
+/// let options = Options { embedder, text_vectors: true, threads, memory, sql: None, progress };
 /// prepare(&*source, &drafted.schema, &out, &options)?;
 /// assert_eq!(Store::open(&out)?.tables().len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

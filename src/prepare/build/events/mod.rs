@@ -61,7 +61,7 @@ pub(in crate::prepare) fn build_events(
     let (fields, counted) = vocabulary_of(source, events, progress)?;
     let layout = Layout::new(&*codec(&events.codec, &fields)?, events.split.rule()?);
     let staging = folder.join("staging");
-    let mut spill = Spill::create(&staging, layout)?;
+    let mut spill = Spill::new(&staging, layout);
     let seen = read(source, events, &fields, &mut spill, progress)?;
     seen.check(events, &fields, counted).context(|| format!("table {:?}", events.source))?;
 

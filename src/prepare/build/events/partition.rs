@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::chain::{Chain, SpillWriter};
+use super::super::scratch::Scratch;
 use super::layout::{KEY_BYTES, Layout};
 use crate::error::{Error, Result};
 use crate::prepare::build::keys::{KeyDigest, digest};
@@ -77,7 +78,7 @@ pub(super) fn divide(
         bounds.dedup();
         bounds
     };
-    let writer = SpillWriter::create(staging)?;
+    let writer = SpillWriter::new(&Scratch::new(staging.to_owned(), 0));
     let mut divided: Vec<Vec<Chain>> =
         (0..=bounds.len()).map(|_| vec![Chain::default(); layout.forms.len()]).collect();
     for (place, chain) in partition.events.iter().enumerate() {

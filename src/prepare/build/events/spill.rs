@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::chain::{Chain, SpillWriter};
+use super::super::scratch::Scratch;
 use super::layout::{Layout, PARTITIONS};
 use super::log::Parsed;
 use super::partition::Partition;
@@ -23,14 +24,14 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    pub(super) fn create(staging: &Path, layout: Layout) -> Result<Self> {
+    pub(super) fn new(staging: &Path, layout: Layout) -> Self {
         let chains = || (vec![Chain::default(); layout.forms.len()], Chain::default());
-        Ok(Self {
-            writer: SpillWriter::create(staging)?,
+        Self {
+            writer: SpillWriter::new(&Scratch::new(staging.to_owned(), 0)),
             partitions: (0..PARTITIONS).map(|_| chains()).collect(),
             named: vec![0; 1 << NAMED_BITS],
             layout,
-        })
+        }
     }
 
     pub(super) fn layout(&self) -> &Layout {
