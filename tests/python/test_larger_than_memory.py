@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,23 @@ import pytest
 import headwater
 
 ROWS = 150_000
+# The memory that a preparation has beside what the process has before.
+MORE = 160_000_000
+
+# Joins a control group that leaves it some memory, and makes a store with what it is told.
+PREPARED = """
+import os, pathlib, sys
+source, schema, out, memory, more, group = sys.argv[1:]
+group = pathlib.Path(group)
+if group.name:
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+import headwater
+limit = group / ("memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes")
+used = group / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")
+if group.name:
+    limit.write_text(str(int(used.read_text()) + int(more)))
+print(headwater.prepare(source, schema, out, threads=2, memory=memory or None)["root"])
+"""
 
 # Joins a control group, leaves itself a quarter of the store's size, and makes batches.
 LIMITED = """
@@ -128,6 +146,56 @@ def test_p1_a_quarter_of_the_store_in_memory_gives_the_same_batches(store, group
     # The limit was noticed: many threads wait for the disk.
     assert limited["threads"] >= free["threads"] + 20
     assert "expected a store of at most" in limited["refused"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
+def test_p1_a_database_larger_than_memory_has_the_same_root(tmp_path, group):
+    import numpy
+    import pyarrow
+    import pyarrow.parquet
+
+    rows, parents = 3_000_000, 500_000
+    numbers = numpy.arange(rows)
+    one, other = (numbers * factor % parents for factor in (7919, 104729))
+    source = tmp_path / "source"
+    source.mkdir()
+    tables = {
+        "p": {"id": numbers[:parents]},
+        "c": {"id": numbers, "parent": one, "other": other},
+    }
+    for name, columns in tables.items():
+        path = source / f"{name}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=50_000)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        """
+        database = "big"
+        [[table]]
+        name = "p"
+        key = "id"
+        columns = { id = "identifier" }
+        [[table]]
+        name = "c"
+        key = "id"
+        columns = { id = "identifier", parent = "identifier", other = "identifier" }
+        references = [{ columns = "parent", to = "p" }, { columns = "other", to = "p" }]
+        """
+    )
+
+    def prepared(name, memory, group=""):
+        out = tmp_path / name
+        words = [source, schema, out, memory, MORE, group]
+        command = [sys.executable, "-c", PREPARED, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    free = prepared("free", "")
+    assert free.returncode == 0, free.stderr
+    for name, memory in [("told", "32MB"), ("by itself", "")]:
+        limited = prepared(name, memory, group)
+        assert limited.returncode == 0, (name, limited.returncode, limited.stderr)
+        assert limited.stdout == free.stdout
+    # All in memory is more than the limit.
+    assert prepared("in memory", "10GB", group).returncode == -signal.SIGKILL
 
 
 def test_a_store_is_read_into_memory_on_request(store_path):
