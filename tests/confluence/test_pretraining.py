@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 import confluence
 import headwater
 from confluence import assembly, cli, config, feed, masked, starting
-from confluence.checkpoint import Checkpoints
+from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.parallel import Processes
 from runs import records, results, run, start_run, wait_for_step
 from stores import prepare_tables
@@ -94,7 +95,8 @@ def test_a_run_starts_from_one_with_or_without_masked_texts(is_pretrained, tiny,
     settings = starting.resolve(dataclasses.replace(settings, optimizer=start))
     with assembly.assemble(settings, Processes()) as parts:
         initial = parts.program.initial()
-        found = starting.load(settings, parts.program).params
+        embedders = [of.embedder for of in parts.identities]
+        found = starting.load(settings, parts.program, embedders).params
         checkpoints = Checkpoints(theirs / "checkpoints")
         like = parts.program.initial(with_texts=is_pretrained)
         like = like._replace(mean=like.params)
@@ -165,6 +167,46 @@ def test_pools_of_two_stores_are_learnt_in_one_run(tiny_config, league):
         column = shop["column_count"]
         assert int(tables.category_starts[column]) == shop["category_count"]
         assert int(tables.category_counts[column]) == 9
+
+
+def constant(texts):
+    """An embedder."""
+    return np.ones((len(texts), 32))
+
+
+def test_stores_of_different_embedders_are_refused(tiny, whole, league, demo_store, tmp_path):
+    """In one run, to start from a run, to go on with it, and to ask it."""
+    embedded, shop, theirs = tmp_path / "embedded", tmp_path / "shop", "python:constant"
+    for source, out in ((league.parent, embedded), (demo_store.parent / "data", shop)):
+        headwater.prepare(source, source / "schema.toml", out, embedder=constant, dimension=32)
+    small = ["data.tasks=[]", "data.pools={ matches = '2024-01-01' }", "data.mask_share=0.4"]
+    (store,) = config.load(None, tiny).data.stores
+    both = f"data.stores=['{store}', '{embedded}']"
+    mixed = run([*tiny, *small, both], tmp_path / "mixed")
+    assert mixed.stderr == (
+        f"confluence: expected stores with vectors of one embedder, found 'hashing-1' in {store} "
+        f"and {theirs!r} in {embedded}: vectors of different embedders that are alike do not mean "
+        "the same; prepare one of the stores again with the embedder of the other, or train on one "
+        "store\n"
+    )
+    started = run([*tiny, *small, f"data.stores={embedded}"], tmp_path / "second", "--from", whole)
+    assert started.returncode == 1
+    assert f"{whole} was trained with, 'hashing-1', found those of {theirs!r}" in started.stderr
+    assert not (tmp_path / "mixed").exists()
+    assert not (tmp_path / "second").exists()
+    message = (
+        f"the store {shop} has vectors of the embedder {theirs!r}, the checkpoint was trained "
+        "on those of 'hashing-1': prepare the store again with that embedder; use the run's own"
+    )
+    shutil.copytree(whole, tmp_path / "copy")
+    resumed = run([f"data.stores={shop}"], tmp_path / "copy", "--resume")
+    assert message in resumed.stderr
+    for checkpoint in ("best", "latest"):  # as evaluate and predict open a run
+        with (
+            pytest.raises(CheckpointError, match=re.escape(message)),
+            assembly.open_run(whole, checkpoint, [shop]),
+        ):
+            pass
 
 
 @pytest.mark.parametrize(
