@@ -20,7 +20,7 @@ from confluence.tables import aligned
 from headwater.sampler import Split, micros
 
 _POOL = "pool:"
-# Without a masked cell in so many batches a run would learn nothing from them.
+# A task or pool without a masked cell in so many batches would teach nothing.
 _TRIED_BATCHES = 8
 
 
@@ -60,25 +60,47 @@ def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
 
 
 def check_cells(settings: config.Config) -> None:
-    """Checks that contexts have cells that can be masked.
+    """Checks that the contexts of each task and pool have cells that can be masked.
+
+    Each is drawn alone, in the order of training, until a cell is masked: a stream of all may take
+    long to come to one of little weight.
 
     Raises:
-        ConfigError: The first batches have none.
+        ConfigError: The first batches of some have none.
     """
     data = settings.data
     if not data.mask_share:
         return
     run = dataclasses.replace(settings.run, prefetch=0)
     with open_sampler(data, run, Processes()) as sampler:
-        if any(sampler.next_train_batch()["is_masked"].any() for _ in range(_TRIED_BATCHES)):
-            return
-        streams = ", ".join(sampler.tasks)
-    raise config.ConfigError(
-        f"expected cells to mask in the contexts of {streams}, found none in the first "
-        f"{_TRIED_BATCHES * data.batch_size} contexts: with data.mask_share = {data.mask_share} "
-        "there is nothing to learn from masked cells; set a greater data.mask_share, or train on "
-        "rows with other cells than identifiers, targets and the time of a row"
-    )
+        # The train stream skips those without a seed.
+        streams = [name for name, count in sampler.seed_counts("train").items() if count]
+    barren = []
+    for name in streams:
+        with open_sampler(data, run, Processes(), **_alone(name, data.pools)) as sampler:
+            batches = (sampler.next_train_batch() for _ in range(_TRIED_BATCHES))
+            if not any(batch["is_masked"].any() for batch in batches):
+                barren.append(name)
+    if barren:
+        names = ", ".join(barren)
+        raise config.ConfigError(
+            f"expected cells to mask in the contexts of each task and pool, found none in the "
+            f"first {_TRIED_BATCHES * data.batch_size} contexts of {names}: with data.mask_share = "
+            f"{data.mask_share} there is nothing to learn from their masked cells; set a greater "
+            f"data.mask_share, leave out {names}, or train on rows with other cells than "
+            "identifiers, targets and the time of a row"
+        )
+
+
+def _alone(name: str, pools: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the arguments of a sampler that serves this task or pool alone."""
+    tasks, alone = [name], {}
+    if is_pool(name):
+        tasks, full_name = [], name.replace(_POOL, "", 1)
+        table = full_name.partition("/")[2]
+        time = pools[full_name] if full_name in pools else pools[table]
+        alone = {full_name: time or None}
+    return {"tasks": tasks or None, "pools": alone, "task_weights": None}
 
 
 def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:

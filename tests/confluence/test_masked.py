@@ -345,28 +345,47 @@ def test_only_masked_texts_need_vectors(texts, vectors, share, of_texts, is_refu
         masked.check_texts(data, [store])
 
 
-def test_contexts_without_cells_to_mask_are_refused_after_the_first_batches(monkeypatch):
-    def check(first, share=0.1):
-        """Checks a stream whose batch of this number is the first with a masked cell."""
+def test_a_task_or_pool_without_cells_to_mask_is_refused_after_its_first_batches(monkeypatch):
+    pools = {"orders": "", "league/orders": "2021-01-01"}
+    alone = {
+        "shop/churn": (["shop/churn"], {}),
+        "shop/pool:orders": (None, {"shop/orders": None}),
+        "league/pool:orders": (None, {"league/orders": "2021-01-01"}),
+    }
+
+    def check(*first, share=0.1):
+        """Checks streams whose batch of this number is the first with a masked cell."""
+        firsts = dict(zip(alone, first, strict=True))
 
         @contextlib.contextmanager
-        def open_sampler(data, run, _):
+        def open_sampler(data, run, _, **given):
             assert (data.mask_share, run.prefetch) == (share, 0)
+            if not given:
+                # Nothing is learnt from what has no train seed.
+                counts = {name: at > 0 for name, at in firsts.items()}
+                yield SimpleNamespace(seed_counts=lambda split: counts if split == "train" else {})
+                return
+            assert given.pop("task_weights") is None
+            (name,) = [of for of in alone if alone[of] == (given["tasks"], given["pools"])]
             numbers = itertools.count(1)
             yield SimpleNamespace(
-                tasks=["shop/churn"],
-                next_train_batch=lambda: {"is_masked": np.arange(3) >= 2 + (next(numbers) < first)},
+                next_train_batch=lambda: {
+                    "is_masked": np.arange(3) >= 2 + (next(numbers) < firsts[name])
+                }
             )
 
         monkeypatch.setattr(masked, "open_sampler", open_sampler)
-        data = dataclasses.replace(SETTINGS.data, mask_share=share)
+        data = dataclasses.replace(SETTINGS.data, mask_share=share, pools=pools)
         masked.check_cells(dataclasses.replace(SETTINGS, data=data))
 
-    check(1)
-    check(8)
-    with pytest.raises(config.ConfigError, match=r"of shop/churn, found none in the first 32 cont"):
-        check(9)
-    check(9, share=0.0)
+    check(1, 1, 1)
+    check(8, 8, 8)
+    check(0, 1, 0)
+    with pytest.raises(config.ConfigError, match=r"the first 32 contexts of shop/churn: with"):
+        check(9, 1, 1)
+    with pytest.raises(config.ConfigError, match=r"leave out shop/pool:orders, league/pool:orders"):
+        check(1, 9, 9)
+    check(9, 9, 9, share=0.0)
 
 
 @pytest.mark.parametrize(

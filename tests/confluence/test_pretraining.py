@@ -323,19 +323,34 @@ columns = { id = "identifier", at = "timestamp" }
 """
 
 
-def test_contexts_without_a_cell_to_mask_are_refused(tiny, tmp_path):
+def test_a_pool_without_a_cell_to_mask_is_refused(tiny, tmp_path):
+    """Alone, and beside a pool and a task with cells."""
     rows = [(at, np.datetime64("2020-01-01") + np.timedelta64(at, "D")) for at in range(300)]
     store = prepare_tables(tmp_path, BARE, {"items": (("id", "at"), rows)}, dimension=32)
     pools = ["data.tasks=[]", "data.pools={ items = '' }", "data.mask_share=0.4"]
     refused = run([*tiny, f"data.stores={store}", *pools], tmp_path / "run")
     assert refused.returncode == 1
     assert refused.stderr == (
-        "confluence: expected cells to mask in the contexts of bare/pool:items, found none in the "
-        "first 64 contexts: with data.mask_share = 0.4 there is nothing to learn from masked "
-        "cells; set a greater data.mask_share, or train on rows with other cells than identifiers, "
-        "targets and the time of a row\n"
+        "confluence: expected cells to mask in the contexts of each task and pool, found none in "
+        "the first 64 contexts of bare/pool:items: with data.mask_share = 0.4 there is nothing to "
+        "learn from their masked cells; set a greater data.mask_share, leave out bare/pool:items, "
+        "or train on rows with other cells than identifiers, targets and the time of a row\n"
     )
     assert not (tmp_path / "run").exists()
+    shop, bare = config.load(None, tiny), config.load(None, [f"data.stores={store}"])
+    stores = shop.data.stores + bare.data.stores
+    for pools, weights in (
+        ({"orders": "", "items": ""}, (1.0, 1.0, 1.0)),
+        ({"demo-shop/orders": "", "bare/items": "2020-03-01"}, (1.0, 99.0, 1.0)),
+    ):
+        data = dataclasses.replace(
+            shop.data, stores=stores, tasks=("churn",), pools=pools, task_weights=weights,
+            mask_share=0.4,
+        )  # fmt: skip
+        with pytest.raises(config.ConfigError, match="64 contexts of bare/pool:items: with"):
+            masked.check_cells(dataclasses.replace(shop, data=data))
+        data = dataclasses.replace(data, pools={next(iter(pools)): ""}, task_weights=())
+        masked.check_cells(dataclasses.replace(shop, data=data))
     with pytest.raises(config.ConfigError, match="without a task, data.pools and data.mask_share"):
         confluence.init(store, [])
 
