@@ -126,6 +126,77 @@ def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
     return found
 
 
+def advice_of_labels(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
+    """Returns a line if contexts with masked cells may show labels of test rows as other cells.
+
+    A split by hash is another one for each task and pool, and no time parts its rows.
+    """
+    if not data.mask_share:
+        return []
+    found = [name for store in stores for name in _shown_labels(data, store.metadata())]
+    if not found:
+        return []
+    return [
+        f"contexts may show labels of {', '.join(found)} as cells, those of test rows, too, "
+        "because these tasks are split by hash: masked cells beside them are learnt from them, and "
+        "scores of these tasks by a model that starts from this run may be too good; for "
+        "pretraining, prepare a store by a schema without these tasks and the columns of their "
+        "labels, or compare by a task that records a split by time, with data.visible_until at the "
+        "end of its training period"
+    ]
+
+
+def _shown_labels(data: config.Data, metadata: Mapping[str, Any]) -> list[str]:
+    """Returns the tasks of a store that are split by hash, and whose labels contexts may show."""
+    database, tables = metadata["database"], [of["name"] for of in metadata["tables"]]
+    serves_all = not data.tasks and not data.pools
+    seeds = [
+        (task["name"], task["anchor"])
+        for task in metadata["tasks"]
+        if serves_all or {task["name"], f"{database}/{task['name']}"} & {*data.tasks}
+    ]
+    seeds += [
+        (None, tables.index(table))
+        for owner, _, table in (pool.rpartition("/") for pool in data.pools)
+        if owner in ("", database) and table in tables
+    ]
+    found = []
+    for task in metadata["tasks"]:
+        labels = _label_table(task, tables)
+        # Its own target is hidden in a seed's row, but not in the others.
+        if labels is not None and any(
+            labels in _linked(table, metadata["relations"])
+            or (labels == table and name != task["name"])
+            for name, table in seeds
+        ):
+            found.append(f"{database}/{task['name']}")
+    return found
+
+
+def _label_table(task: Mapping[str, Any], tables: Sequence[str]) -> int | None:
+    """Returns the table whose cells are labels of a task that is split by hash, if there is one."""
+    derived = task["target"].get("derived")
+    if derived is None:
+        return int(task["anchor"])
+    if derived["recorded_split"] or derived.get("horizon_us") is None:
+        return None
+    return tables.index(f"{task['name']} labels")
+
+
+def _linked(table: int, relations: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Returns the tables that references lead to from a row, in either direction and over others.
+
+    The table itself is one of them if it has a reference: that leads to other rows of it.
+    """
+    found: set[int] = set()
+    reached = {table}
+    while reached:
+        ends = [(of["child"], of["parent"]) for of in relations]
+        reached = {b for pair in ends for a, b in (pair, pair[::-1]) if a in reached} - found
+        found |= reached
+    return found
+
+
 def by_name(sums: Any, counts: Any) -> dict[str, float]:
     """Returns the mean loss of each type that has masked cells, by the name of the type."""
     return {

@@ -527,6 +527,7 @@ def _resolved(
         check_embedders(settings, stores)
     if not resume and processes.rank == 0:
         masked.check_cells(settings)
-        for line in masked.advice(settings.data, stores):
+        data = settings.data
+        for line in masked.advice(data, stores) + masked.advice_of_labels(data, stores):
             print(f"confluence: advice: {line}", file=sys.stderr)
     return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)

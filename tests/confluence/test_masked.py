@@ -459,6 +459,52 @@ def test_a_pool_with_rows_after_the_training_period_gets_an_advice(pool, time, u
         assert "period of shop ends" in line
 
 
+def labelled():
+    """Returns a store of matches that refer to teams, and of towns; each table has a task."""
+    tables = [
+        {"name": name} for name in ("teams", "matches", "towns", "comes labels", "past labels")
+    ]
+    derived = {"recorded_split": False, "horizon_us": 9}
+    by_name = {
+        "good": {"anchor": 2, "target": {"cell": {"column": 0}}},
+        "won": {"anchor": 1, "target": {"cell": {"column": 0}}},
+        "comes": {"anchor": 0, "target": {"derived": derived}},
+        "past": {"anchor": 0, "target": {"derived": derived | {"recorded_split": True}}},
+        "sum": {"anchor": 0, "target": {"derived": {"recorded_split": False}}},
+    }
+    relations = [{"child": child, "parent": 0} for child in (1, 3, 4)]
+    tasks = [{"name": name, **of} for name, of in by_name.items()]
+    return store_of(database="league", tables=tables, tasks=tasks, relations=relations)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "pools", "found"),
+    [
+        # A pool shows the cells of its own rows, and those of rows that are linked.
+        ((), ["towns"], ["good"]),
+        ((), ["league/matches"], ["won", "comes"]),
+        ((), ["teams"], ["won", "comes"]),
+        ((), ["other/towns"], []),
+        # A task hides its own target, but not those of other rows.
+        (("good",), [], []),
+        (("league/won",), [], ["won", "comes"]),
+        (("past",), ["towns"], ["good", "won", "comes"]),
+        ((), [], ["won", "comes"]),
+        (("other/past",), [], []),
+    ],
+)
+def test_labels_that_a_split_by_hash_shows_get_an_advice(tasks, pools, found):
+    """A recorded split is left to `visible_until`, and a target without a horizon is no cell."""
+    data = config.Data(tasks=tasks, pools=dict.fromkeys(pools, ""), mask_share=0.1)
+    lines = masked.advice_of_labels(data, [labelled()])
+    assert len(lines) == bool(found)
+    for line in lines:
+        names = ", ".join(f"league/{name}" for name in found)
+        assert line.startswith(f"contexts may show labels of {names} as cells, those of test rows,")
+        assert "by a schema without these tasks and the columns of their labels, or" in line
+    assert masked.advice_of_labels(dataclasses.replace(data, mask_share=0.0), [labelled()]) == []
+
+
 def test_the_score_is_the_mean_over_all_cells_of_the_batches_and_models():
     counts = np.eye(len(TYPE_NAMES))
     of_batch = {  # sums and counts of cells

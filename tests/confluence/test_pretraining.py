@@ -271,6 +271,37 @@ def test_a_pool_whose_first_row_is_no_seed_has_results(attic, tiny, tmp_path):
     finished = run([*tiny, f"data.stores={attic}", *pools, *short], tmp_path / "run")
     assert finished.returncode == 0, finished.stderr
     assert list(results(tmp_path / "run")["masked"]) == ["attic/pool:items"]
+    assert "confluence: advice: contexts may show labels of attic/good as cells" in finished.stderr
+
+
+def test_a_pool_shows_labels_of_test_rows_of_a_split_by_hash(attic, tiny_config):
+    """Unmasked, in its train split; the advice says so."""
+    data = dataclasses.replace(
+        tiny_config.data, stores=(str(attic),), tasks=("good",), pools={"items": ""},
+        mask_share=0.4, task_weights=(),
+    )  # fmt: skip
+    (items,) = headwater.Store(attic).metadata()["tables"]
+    (label,) = [of["index"] for of in items["columns"] if of["name"] == "good"]
+    with feed.open_sampler(data, tiny_config.run, Processes()) as sampler:
+        rows = {
+            row
+            for found in sampler.evaluate("test", ["good"])
+            for row in found["seed_row"][found["seq_weight"] > 0]
+        }
+        shown = 0
+        for found in sampler.evaluate("train", ["pool:items"]):
+            is_label = (found["column_ids"] == label) & (found["is_padding"] == 0)
+            assert not found["is_masked"][is_label].any()
+            is_test = np.isin(found["seed_row"], list(rows)) & (found["seq_weight"] > 0)
+            shown += np.count_nonzero(is_label[is_test] & (found["is_null"][is_test] == 0))
+    assert shown > 0
+    alone = dataclasses.replace(data, tasks=())
+    (line,) = masked.advice_of_labels(alone, [headwater.Store(attic)])
+    assert line.startswith("contexts may show labels of attic/good as cells, those of test rows,")
+    # The contexts of the task have no other row of this table, which refers to none.
+    assert (
+        masked.advice_of_labels(dataclasses.replace(data, pools={}), [headwater.Store(attic)]) == []
+    )
 
 
 @pytest.mark.parametrize(
