@@ -26,7 +26,7 @@ from confluence import (
     times,
 )
 from confluence.batch import HostBatch, vocabulary_and_tables
-from confluence.checkpoint import CheckpointError, Checkpoints
+from confluence.checkpoint import CheckpointError, Checkpoints, StoreIdentity
 from confluence.feed import DeviceTransfer, Samplers, open_samplers
 from confluence.intervals import Intervals
 from confluence.parallel import Layout, Processes
@@ -61,9 +61,9 @@ class Assembly:
         return self.samplers.first
 
     @property
-    def roots(self) -> list[str]:
-        """The root digests of the stores, which identify the data."""
-        return [store.root for store in self.stores]
+    def identities(self) -> list[StoreIdentity]:
+        """What checkpoints record of the stores."""
+        return [StoreIdentity(store.root, embedder_of(store)) for store in self.stores]
 
     @property
     def streams(self) -> list[str]:
@@ -307,6 +307,31 @@ def open_stores(settings: config.Config) -> list[headwater.Store]:
     return stores
 
 
+def embedder_of(store: headwater.Store) -> str:
+    """Returns the name of what made a store's vectors."""
+    name: str = store.metadata()["embedding"]["embedder"]
+    return name
+
+
+def check_embedders(settings: config.Config, stores: Sequence[headwater.Store]) -> None:
+    """Checks that the vectors of all stores come from one embedder, so that alike mean alike.
+
+    A run that was trained on others before this was checked goes on: call it for new ones.
+
+    Raises:
+        ConfigError: Two stores have different embedders.
+    """
+    first, *others = zip(settings.data.stores, map(embedder_of, stores), strict=True)
+    for path, embedder in others:
+        if embedder != first[1]:
+            raise config.ConfigError(
+                f"expected stores with vectors of one embedder, found {first[1]!r} in {first[0]} "
+                f"and {embedder!r} in {path}: vectors of different embedders that are alike do not "
+                "mean the same; prepare one of the stores again with the embedder of the other, or "
+                "train on one store"
+            )
+
+
 class Trained(NamedTuple):
     """The parameters of a checkpoint, and its step."""
 
@@ -373,7 +398,7 @@ def _trained(
     like: State,
 ) -> Trained:
     checkpoints = Checkpoints(out.absolute() / "checkpoints")
-    found = checkpoints.restore_chosen(checkpoint, like, settings, parts.roots)
+    found = checkpoints.restore_chosen(checkpoint, like, settings, parts.identities)
     if found is None:
         raise CheckpointError(f"{out} has no checkpoint yet; train until the first one")
     return Trained(found.state.inference_params, found.step)

@@ -47,6 +47,15 @@ class DamageError(CheckpointError):
         self.damage = damage
 
 
+class StoreIdentity(NamedTuple):
+    """What a checkpoint records of a store."""
+
+    # The digest that identifies the data.
+    root: str
+    # What made the vectors of names, categories and texts.
+    embedder: str
+
+
 class Restored(NamedTuple):
     """The state and the cursor of a checkpoint."""
 
@@ -89,7 +98,7 @@ class Checkpoints:
         choice: Literal["best", "latest"],
         like: State,
         settings: config.Config,
-        roots: Sequence[str],
+        stores: Sequence[StoreIdentity],
     ) -> Restored | None:
         """Returns the run after the best or the newest step; None if there is no checkpoint.
 
@@ -101,7 +110,7 @@ class Checkpoints:
         damaged = {}
         for step in self._in_order(choice):
             try:
-                return self.restore(step, like, settings, roots)
+                return self.restore(step, like, settings, stores)
             except DamageError as error:
                 self._pass_over(step, error)
                 damaged[step] = error
@@ -110,7 +119,7 @@ class Checkpoints:
         return None
 
     def restore_newest(
-        self, like: State, settings: config.Config, roots: Sequence[str]
+        self, like: State, settings: config.Config, stores: Sequence[StoreIdentity]
     ) -> Restored | None:
         """Returns the run after the newest step whose checkpoint is not damaged, to continue it.
 
@@ -123,17 +132,17 @@ class Checkpoints:
         damaged, good = {}, []
         for step in self.steps:
             try:
-                self.restore(step, like, settings, roots)
+                self.restore(step, like, settings, stores)
                 good.append(step)
             except DamageError as error:
                 damaged[step] = error
         if not good and damaged:
             raise self._all_damaged(damaged)
         self._mend(good, damaged)
-        return self.restore(good[-1], like, settings, roots) if good else None
+        return self.restore(good[-1], like, settings, stores) if good else None
 
     def restore(
-        self, step: int, like: State, settings: config.Config, roots: Sequence[str]
+        self, step: int, like: State, settings: config.Config, stores: Sequence[StoreIdentity]
     ) -> Restored:
         """Returns the run after `step`, with the shapes, types and devices of `like`.
 
@@ -143,7 +152,7 @@ class Checkpoints:
         """
         run = self._run_record(step)
         differing = config.differences(settings, run["config"])
-        differing += _other_data(settings.data.stores, roots, run["stores"])
+        differing += _other_data(settings.data.stores, stores, run)
         if differing:
             raise CheckpointError(
                 f"{self._folder / str(step)} belongs to another run: {'; '.join(differing)}; "
@@ -191,6 +200,10 @@ class Checkpoints:
         """Returns the sections of the configuration that a checkpoint was written under."""
         sections: dict[str, Any] = self._run_record(step)["config"]
         return sections
+
+    def embedders(self, step: int) -> list[str] | None:
+        """Returns the embedders of a checkpoint's stores; None for one of an older version."""
+        return _embedders(self._run_record(step))
 
     def shapes(self, step: int) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of a checkpoint's parameters, by name."""
@@ -322,7 +335,7 @@ class Writer:
         state: State,
         cursor: bytes,
         settings: config.Config,
-        roots: Sequence[str],
+        stores: Sequence[StoreIdentity],
         validation: Validation,
         loss: float | None = None,
     ) -> None:
@@ -335,7 +348,8 @@ class Writer:
             "step": step,
             "cursor": base64.b64encode(cursor).decode(),
             "config": settings.to_dict(),
-            "stores": list(roots),
+            "stores": [of.root for of in stores],
+            "embedders": [of.embedder for of in stores],
             "loss": loss,
             "validation": list(validation),
             "digest": _digest(state),
@@ -401,14 +415,29 @@ def _warn(warning: str) -> None:
         print(f"confluence: warning: {warning}", file=sys.stderr)
 
 
-def _other_data(stores: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    if len(ours) != len(theirs):
-        return [f"data.stores has {len(ours)} stores, the checkpoint has {len(theirs)}"]
-    return [
-        f"the store {store} has the root {our}, the checkpoint has {their}"
-        for store, our, their in zip(stores, ours, theirs, strict=True)
-        if our != their
-    ]
+def _embedders(run: Mapping[str, Any]) -> list[str] | None:
+    # Records of older versions lack them: such a run goes on, by the roots of its stores alone.
+    found: list[str] | None = run.get("embedders")
+    return found
+
+
+def _other_data(
+    paths: Sequence[str], ours: Sequence[StoreIdentity], run: Mapping[str, Any]
+) -> list[str]:
+    roots = run["stores"]
+    if len(ours) != len(roots):
+        return [f"data.stores has {len(ours)} stores, the checkpoint has {len(roots)}"]
+    embedders = _embedders(run) or [our.embedder for our in ours]
+    differing = []
+    for path, our, root, embedder in zip(paths, ours, roots, embedders, strict=True):
+        if our.embedder != embedder:
+            differing.append(
+                f"the store {path} has vectors of the embedder {our.embedder!r}, the checkpoint "
+                f"was trained on those of {embedder!r}: prepare the store again with that embedder"
+            )
+        elif our.root != root:
+            differing.append(f"the store {path} has the root {our.root}, the checkpoint has {root}")
+    return differing
 
 
 def _passing_trouble(error: BaseException) -> str | None:

@@ -20,7 +20,7 @@ from confluence.tables import aligned
 from headwater.sampler import Split, micros
 
 _POOL = "pool:"
-# Without a masked cell in so many batches a run would learn nothing from them.
+# A task or pool without a masked cell in so many batches would teach nothing.
 _TRIED_BATCHES = 8
 
 
@@ -60,25 +60,47 @@ def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
 
 
 def check_cells(settings: config.Config) -> None:
-    """Checks that contexts have cells that can be masked.
+    """Checks that the contexts of each task and pool have cells that can be masked.
+
+    Each is drawn alone, in the order of training, until a cell is masked: a stream of all may take
+    long to come to one of little weight.
 
     Raises:
-        ConfigError: The first batches have none.
+        ConfigError: The first batches of some have none.
     """
     data = settings.data
     if not data.mask_share:
         return
     run = dataclasses.replace(settings.run, prefetch=0)
     with open_sampler(data, run, Processes()) as sampler:
-        if any(sampler.next_train_batch()["is_masked"].any() for _ in range(_TRIED_BATCHES)):
-            return
-        streams = ", ".join(sampler.tasks)
-    raise config.ConfigError(
-        f"expected cells to mask in the contexts of {streams}, found none in the first "
-        f"{_TRIED_BATCHES * data.batch_size} contexts: with data.mask_share = {data.mask_share} "
-        "there is nothing to learn from masked cells; set a greater data.mask_share, or train on "
-        "rows with other cells than identifiers, targets and the time of a row"
-    )
+        # The train stream skips those without a seed.
+        streams = [name for name, count in sampler.seed_counts("train").items() if count]
+    barren = []
+    for name in streams:
+        with open_sampler(data, run, Processes(), **_alone(name, data.pools)) as sampler:
+            batches = (sampler.next_train_batch() for _ in range(_TRIED_BATCHES))
+            if not any(batch["is_masked"].any() for batch in batches):
+                barren.append(name)
+    if barren:
+        names = ", ".join(barren)
+        raise config.ConfigError(
+            f"expected cells to mask in the contexts of each task and pool, found none in the "
+            f"first {_TRIED_BATCHES * data.batch_size} contexts of {names}: with data.mask_share = "
+            f"{data.mask_share} there is nothing to learn from their masked cells; set a greater "
+            f"data.mask_share, leave out {names}, or train on rows with other cells than "
+            "identifiers, targets and the time of a row"
+        )
+
+
+def _alone(name: str, pools: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the arguments of a sampler that serves this task or pool alone."""
+    tasks, alone = [name], {}
+    if is_pool(name):
+        tasks, full_name = [], name.replace(_POOL, "", 1)
+        table = full_name.partition("/")[2]
+        time = pools[full_name] if full_name in pools else pools[table]
+        alone = {full_name: time or None}
+    return {"tasks": tasks or None, "pools": alone, "task_weights": None}
 
 
 def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
@@ -101,6 +123,77 @@ def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
                     f"{metadata['database']} ends: scores of its tasks by a model that starts from "
                     f'this run would be too good; set data.visible_until="{end}"'
                 )
+    return found
+
+
+def advice_of_labels(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
+    """Returns a line if contexts with masked cells may show labels of test rows as other cells.
+
+    A split by hash is another one for each task and pool, and no time parts its rows.
+    """
+    if not data.mask_share:
+        return []
+    found = [name for store in stores for name in _shown_labels(data, store.metadata())]
+    if not found:
+        return []
+    return [
+        f"contexts may show labels of {', '.join(found)} as cells, those of test rows, too, "
+        "because these tasks are split by hash: masked cells beside them are learnt from them, and "
+        "scores of these tasks by a model that starts from this run may be too good; for "
+        "pretraining, prepare a store by a schema without these tasks and the columns of their "
+        "labels, or compare by a task that records a split by time, with data.visible_until at the "
+        "end of its training period"
+    ]
+
+
+def _shown_labels(data: config.Data, metadata: Mapping[str, Any]) -> list[str]:
+    """Returns the tasks of a store that are split by hash, and whose labels contexts may show."""
+    database, tables = metadata["database"], [of["name"] for of in metadata["tables"]]
+    serves_all = not data.tasks and not data.pools
+    seeds = [
+        (task["name"], task["anchor"])
+        for task in metadata["tasks"]
+        if serves_all or {task["name"], f"{database}/{task['name']}"} & {*data.tasks}
+    ]
+    seeds += [
+        (None, tables.index(table))
+        for owner, _, table in (pool.rpartition("/") for pool in data.pools)
+        if owner in ("", database) and table in tables
+    ]
+    found = []
+    for task in metadata["tasks"]:
+        labels = _label_table(task, tables)
+        # Its own target is hidden in a seed's row, but not in the others.
+        if labels is not None and any(
+            labels in _linked(table, metadata["relations"])
+            or (labels == table and name != task["name"])
+            for name, table in seeds
+        ):
+            found.append(f"{database}/{task['name']}")
+    return found
+
+
+def _label_table(task: Mapping[str, Any], tables: Sequence[str]) -> int | None:
+    """Returns the table whose cells are labels of a task that is split by hash, if there is one."""
+    derived = task["target"].get("derived")
+    if derived is None:
+        return int(task["anchor"])
+    if derived["recorded_split"] or derived.get("horizon_us") is None:
+        return None
+    return tables.index(f"{task['name']} labels")
+
+
+def _linked(table: int, relations: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Returns the tables that references lead to from a row, in either direction and over others.
+
+    The table itself is one of them if it has a reference: that leads to other rows of it.
+    """
+    found: set[int] = set()
+    reached = {table}
+    while reached:
+        ends = [(of["child"], of["parent"]) for of in relations]
+        reached = {b for pair in ends for a, b in (pair, pair[::-1]) if a in reached} - found
+        found |= reached
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,11 @@ def resolve(settings: config.Config) -> config.Config:
     return dataclasses.replace(settings, model=model, optimizer=start)
 
 
-def load(settings: config.Config, program: Program) -> State:
+def load(settings: config.Config, program: Program, embedders: Sequence[str]) -> State:
     """Returns the initial state with the parameters of the run to start from; prints their step.
 
-    A head for texts that only one of the two runs has is left out, or drawn at random.
+    A head for texts that only one of the two runs has is left out, or drawn at random. `embedders`
+    has the name of that of each store.
 
     Raises:
         CheckpointError: The run is gone, has changed, or has parameters that this model cannot use;
@@ -66,6 +68,7 @@ def load(settings: config.Config, program: Program) -> State:
             f"run started from it, found {found} after step {step}: it has changed since; "
             "start another run in another folder"
         )
+    _check_embedders(run, checkpoints.embedders(step), settings.data.stores, embedders)
     trained, initial = checkpoints.settings(step), program.initial()
     differing = _differences(settings.model, trained["model"])
     shapes = checkpoints.shapes(step)
@@ -114,6 +117,23 @@ def _open(run: Path) -> tuple[Checkpoints, int]:
             f"expected a checkpoint to start from in {run}, found none; train that run first"
         )
     return checkpoints, step
+
+
+def _check_embedders(
+    run: Path, theirs: Sequence[str] | None, stores: Sequence[str], ours: Sequence[str]
+) -> None:
+    # A run of an older version has no record of its embedders: from it others start as before.
+    if theirs is None:
+        return
+    known = " and ".join(map(repr, dict.fromkeys(theirs)))
+    for store, embedder in zip(stores, ours, strict=True):
+        if embedder not in theirs:
+            raise CheckpointError(
+                f"expected vectors of the embedder that {run} was trained with, {known}, found "
+                f"those of {embedder!r} in {store}: vectors of different embedders that are alike "
+                "do not mean the same; prepare the store again with the embedder of that run, or "
+                "start from another run"
+            )
 
 
 def _differences(ours: config.Model, theirs: dict[str, Any]) -> list[str]:

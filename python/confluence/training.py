@@ -27,7 +27,7 @@ from confluence import (
     sinks,
     starting,
 )
-from confluence.assembly import Assembly, assemble, open_run, open_stores
+from confluence.assembly import Assembly, assemble, check_embedders, open_run, open_stores
 from confluence.checkpoint import Checkpoints, Writer, steps_in
 from confluence.feed import Feed, check_processes
 from confluence.parallel import Processes
@@ -291,7 +291,8 @@ class _Trainer:
         self._writer = Writer(folder, self._settings.run.keep)
         open_resources.callback(self._writer.close)
         if self._first_step == 0 and self._settings.optimizer.start_from:
-            self._state = starting.load(self._settings, self._program)
+            embedders = [of.embedder for of in parts.identities]
+            self._state = starting.load(self._settings, self._program, embedders)
         is_leader = self._is_leader
         other_sinks = sinks.open_sinks(self._settings, out, self._first_step) if is_leader else []
         self._log = MetricsLog(
@@ -302,7 +303,9 @@ class _Trainer:
             run_folder.write_settings(out, self._settings, processes, self._first_step)
 
     def _restore(self) -> None:
-        found = self._checkpoints.restore_newest(self._state, self._settings, self._parts.roots)
+        found = self._checkpoints.restore_newest(
+            self._state, self._settings, self._parts.identities
+        )
         if found is None:
             print("confluence: there is no checkpoint yet; starting at step 0", file=sys.stderr)
             return
@@ -371,7 +374,13 @@ class _Trainer:
         # The log on the disk must never be behind the checkpoint.
         self._log.flush()
         self._writer.save(
-            step, self._state, cursor, self._settings, self._parts.roots, self._validation, loss
+            step,
+            self._state,
+            cursor,
+            self._settings,
+            self._parts.identities,
+            self._validation,
+            loss,
         )
 
     def _evaluate(self, step: int, cursor: bytes) -> None:
@@ -414,7 +423,7 @@ class _Trainer:
     def _results(self) -> Results:
         """Scores val and test with the best parameters by validation, beside the baselines."""
         found = self._checkpoints.restore_chosen(
-            "best", self._state, self._settings, self._parts.roots
+            "best", self._state, self._settings, self._parts.identities
         )
         assert found is not None, "the last step always has a checkpoint"
         tasks = self._parts.results(
@@ -514,8 +523,11 @@ def _resolved(
         ),
     )
     settings, stores = starting.resolve(settings), open_stores(settings)
+    if not resume:
+        check_embedders(settings, stores)
     if not resume and processes.rank == 0:
         masked.check_cells(settings)
-        for line in masked.advice(settings.data, stores):
+        data = settings.data
+        for line in masked.advice(data, stores) + masked.advice_of_labels(data, stores):
             print(f"confluence: advice: {line}", file=sys.stderr)
     return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)

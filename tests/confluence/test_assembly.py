@@ -13,7 +13,7 @@ import pytest
 import headwater
 from confluence import assembly, baselines, config, evaluation, hiding, intervals, links, masked
 from confluence.batch import BOOLEAN, NUMERICAL
-from confluence.checkpoint import CheckpointError, Writer
+from confluence.checkpoint import CheckpointError, StoreIdentity, Writer
 from confluence.microbatches import Microbatches
 from confluence.parallel import Processes
 from confluence.patience import Validation
@@ -36,6 +36,9 @@ class Status:
         self.shown.append((text, share))
 
 
+METADATA = {"embedding": {"embedder": "hashing-1"}}
+
+
 def parts_of(tasks=(SPEND,), pools=(), **settings):
     """An assembly whose sampler only counts seeds: 9 of every task and split."""
     first = SimpleNamespace(
@@ -44,7 +47,7 @@ def parts_of(tasks=(SPEND,), pools=(), **settings):
         ),
         task_number=lambda name: [of.name.split("/")[1] for of in tasks].index(name.split("/")[-1]),
     )
-    store = SimpleNamespace(root="r0", metadata=lambda: {"name": "of the store"})
+    store = SimpleNamespace(root="r0", metadata=lambda: METADATA)
     made = config.load(None, [f"{name}={value}" for name, value in settings.items()])
     return assembly.Assembly(
         made, [store], "layout", "program", SimpleNamespace(first=first), "transfer",
@@ -164,7 +167,7 @@ def test_the_scores_without_relations_follow_those_of_the_models(scored, monkeyp
 
     class Hider:
         def __init__(self, metadata):
-            assert metadata == {"name": "of the store"}
+            assert metadata is METADATA
             made.append(self)
 
         def hide(self, batch):
@@ -243,7 +246,7 @@ def test_a_task_is_found_by_its_short_and_its_full_name():
     parts = parts_of([SPEND, CHURN])
     assert parts.task("churn") is parts.task("shop/churn") is CHURN
     assert parts.sampler is parts.samplers.first
-    assert parts.roots == ["r0"]
+    assert parts.identities == [StoreIdentity("r0", "hashing-1")]
     with pytest.raises(config.ConfigError, match="no task is called 'chrn'; did you mean 'churn'"):
         parts.task("chrn")
 
@@ -290,6 +293,20 @@ def test_stores_that_are_missing_or_of_one_name_are_refused(tiny_config, tmp_pat
             assembly.open_stores(dataclasses.replace(tiny_config, data=data))
 
 
+def test_stores_of_two_embedders_are_refused():
+    def check(*names):
+        embedded = [{"embedding": {"embedder": name}} for name in names]
+        stores = [SimpleNamespace(metadata=lambda of=of: of) for of in embedded]
+        settings = config.load(None, [f"data.stores={list('abc')[: len(names)]}"])
+        assembly.check_embedders(settings, stores)
+
+    check("hashing-1")
+    check("python:embed", "python:embed")
+    message = "found 'hashing-1' in a and 'model m' in c: vectors of different embedders"
+    with pytest.raises(config.ConfigError, match=message):
+        check("hashing-1", "hashing-1", "model m")
+
+
 def test_a_folder_that_is_no_run_or_has_no_checkpoint_is_refused(tiny_config, tmp_path):
     def opened(out, *given, **options):
         with assembly.open_run(out, *given, **options):
@@ -325,7 +342,7 @@ def test_a_run_has_the_parameters_of_its_best_or_its_newest_step(tmp_path):
     writer = Writer(tmp_path / "checkpoints", 2)
     for step, loss in ((1, 0.5), (2, 0.7)):
         best = Validation(0.5, 1)
-        writer.save(step, state(step), b"", parts.settings, parts.roots, best, loss)
+        writer.save(step, state(step), b"", parts.settings, parts.identities, best, loss)
     writer.wait()
     writer.close()
     for choice, step in (("best", 1), ("latest", 2)):

@@ -16,13 +16,13 @@ import orbax.checkpoint as ocp
 import pytest
 
 from confluence import checkpoint, config
-from confluence.checkpoint import CheckpointError, Checkpoints, DamageError, Writer
+from confluence.checkpoint import CheckpointError, Checkpoints, DamageError, StoreIdentity, Writer
 from confluence.patience import Validation
 from confluence.step import State
 from runs import confluence, errors_of, process_options, records, results, run, start_run
 
 SETTINGS = config.load(None, ["data.stores=here"])
-ROOTS = ["root"]
+STORES = [StoreIdentity("root", "hashing-1")]
 
 
 def state(number):
@@ -37,7 +37,7 @@ def write(folder, losses, keep=2):
     writer = Writer(folder, keep)
     for step, loss in losses.items():
         cursor = f"cursor {step}".encode()
-        writer.save(step, state(step), cursor, SETTINGS, ROOTS, Validation(loss, step), loss)
+        writer.save(step, state(step), cursor, SETTINGS, STORES, Validation(loss, step), loss)
     writer.wait()
     writer.close()
 
@@ -53,7 +53,7 @@ def check(found, step):
 
 
 def newest(folder, settings=SETTINGS):
-    return Checkpoints(folder).restore_newest(state(0), settings, ROOTS)
+    return Checkpoints(folder).restore_newest(state(0), settings, STORES)
 
 
 def overwrite_state(step):
@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_moved(name, tmp_path, capfd):
     write(folder, {10: None, 15: None})
     DAMAGE[name](folder / "15")
     with pytest.raises(DamageError) as refused:
-        Checkpoints(folder).restore(15, state(0), SETTINGS, ROOTS)
+        Checkpoints(folder).restore(15, state(0), SETTINGS, STORES)
     message = str(refused.value)
     # One line that says what is wrong, before anything that Orbax says.
     assert re.match(rf"(the|expected the) checkpoint .*{re.escape(str(folder / '15'))}", message)
@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_moved(name, tmp_path, capfd):
     assert "\n" not in message
     assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1
     for choice in ("best", "latest"):
-        check(Checkpoints(folder).restore_chosen(choice, state(0), SETTINGS, ROOTS), 10)
+        check(Checkpoints(folder).restore_chosen(choice, state(0), SETTINGS, STORES), 10)
         warning = told(capfd)
         assert warning.startswith("confluence: warning: ")
         assert str(folder / "15") in warning
@@ -146,7 +146,7 @@ def test_a_copied_checkpoint_is_refused_by_both_numbers(tmp_path):
     shutil.copytree(folder / "10", folder / "99")
     expected = f"expected the checkpoint of step 99 in {folder / '99'}, found that of step 10"
     with pytest.raises(DamageError, match=re.escape(expected)):
-        Checkpoints(folder).restore(99, state(0), SETTINGS, ROOTS)
+        Checkpoints(folder).restore(99, state(0), SETTINGS, STORES)
     check(newest(folder), 10)
     assert (tmp_path / "damaged-checkpoints/99").is_dir()
 
@@ -159,7 +159,7 @@ def test_if_all_are_damaged_nothing_is_moved(tmp_path):
     for restore in (
         lambda: newest(folder),
         lambda: Checkpoints(folder).best,
-        lambda: Checkpoints(folder).restore_chosen("latest", state(0), SETTINGS, ROOTS),
+        lambda: Checkpoints(folder).restore_chosen("latest", state(0), SETTINGS, STORES),
     ):
         with pytest.raises(CheckpointError, match=r"found none: the checkpoint .*15 is damaged"):
             restore()
@@ -225,7 +225,7 @@ def test_a_checkpoint_that_cannot_be_read_now_keeps_its_place(file, number, tmp_
         calls = [lambda: newest(folder)]
         if file == "run/metadata":
             calls += [lambda: Checkpoints(folder).best]
-        calls += [lambda: Checkpoints(folder).restore_chosen("best", state(0), SETTINGS, ROOTS)]
+        calls += [lambda: Checkpoints(folder).restore_chosen("best", state(0), SETTINGS, STORES)]
         for call in calls:
             with pytest.raises(CheckpointError, match=os.strerror(number)) as refused:
                 call()
@@ -300,7 +300,7 @@ def test_without_checkpoints_there_is_none(tmp_path):
         assert Checkpoints(folder).latest is None
         assert Checkpoints(folder).best is None
         assert newest(folder) is None
-        assert Checkpoints(folder).restore_chosen("best", state(0), SETTINGS, ROOTS) is None
+        assert Checkpoints(folder).restore_chosen("best", state(0), SETTINGS, STORES) is None
 
 
 def test_only_folders_of_numbers_are_checkpoints(tmp_path):
@@ -316,7 +316,7 @@ def test_the_best_comes_first_and_of_equal_ones_the_later(tmp_path):
     found = Checkpoints(folder)
     assert (found.best, found.latest) == (15, 30)
     for expected in (15, 5, 25, 10, 30, 20):
-        check(found.restore_chosen("best", state(0), SETTINGS, ROOTS), expected)
+        check(found.restore_chosen("best", state(0), SETTINGS, STORES), expected)
         overwrite_state(folder / str(expected))
     # What was the best one is not counted as such: the best of the others is kept.
     write(tmp_path / "other", {5: 1.0, 10: 0.5, 15: 2.0, 20: 3.0}, keep=9)
@@ -363,11 +363,42 @@ def test_p6_a_checkpoint_of_another_run_is_not_passed_over(tmp_path):
     other = config.load(None, ["data.stores=here", "data.seed=7"])
     for restore in (
         lambda: newest(folder, other),
-        lambda: Checkpoints(folder).restore_chosen("latest", state(0), other, ROOTS),
+        lambda: Checkpoints(folder).restore_chosen("latest", state(0), other, STORES),
     ):
         with pytest.raises(CheckpointError, match="data.seed is 7, the checkpoint has 42"):
             restore()
     assert Checkpoints(folder).steps == [10, 15]
+
+
+def test_a_store_of_another_embedder_is_named_with_both(tmp_path):
+    folder = tmp_path / "checkpoints"
+    write(folder, {10: None})
+    found = Checkpoints(folder)
+    assert found.embedders(10) == ["hashing-1"]
+    other = [StoreIdentity("another root", "python:embed")]
+    message = (
+        f"{folder / '10'} belongs to another run: the store here has vectors of the embedder "
+        "'python:embed', the checkpoint was trained on those of 'hashing-1': prepare the store "
+        "again with that embedder; use the run's own configuration and stores, or"
+    )
+    for restore in (found.restore_newest, lambda *of: found.restore_chosen("best", *of)):
+        with pytest.raises(CheckpointError, match=re.escape(message)):
+            restore(state(0), SETTINGS, other)
+
+
+def test_a_checkpoint_of_an_older_version_has_no_embedders(tmp_path):
+    folder = tmp_path / "checkpoints"
+    write(folder, {10: None})
+    path = folder / "10/run/metadata"
+    older = json.loads(path.read_text())
+    del older["embedders"], older["seal"]
+    path.write_text(json.dumps({**older, "seal": checkpoint._seal(older)}))
+    found = Checkpoints(folder)
+    assert found.embedders(10) is None
+    # It goes on with its own stores, and is refused others by their roots.
+    check(found.restore_newest(state(0), SETTINGS, [StoreIdentity("root", "python:embed")]), 10)
+    with pytest.raises(CheckpointError, match="the store here has the root other, the checkpoint"):
+        found.restore_newest(state(0), SETTINGS, [StoreIdentity("other", "python:embed")])
 
 
 def test_digests_and_seals_stay_what_they_are():
@@ -417,7 +448,7 @@ def test_a_failed_write_is_told_in_one_line(error, reason, losses, there, tmp_pa
 
     writer = Writer(folder, 2)
     calls = {
-        "save": lambda: writer.save(9, state(9), b"", SETTINGS, ROOTS, Validation()),
+        "save": lambda: writer.save(9, state(9), b"", SETTINGS, STORES, Validation()),
         "wait_until_finished": writer.wait,
         "close": writer.close,
     }

@@ -258,4 +258,4 @@ def test_a_run_from_before_the_setting_has_no_microbatches(alone, tmp_path):
     ]
     found = Checkpoints(alone / "checkpoints")
     with pytest.raises(CheckpointError, match="microbatches is 0, the checkpoint has 8"):
-        found.restore(found.latest, None, config.load_run(tmp_path), ["root"])
+        found.restore(found.latest, None, config.load_run(tmp_path), [])

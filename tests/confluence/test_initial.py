@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from confluence import config, starting
-from confluence.checkpoint import CheckpointError, Checkpoints, Writer
+from confluence.checkpoint import CheckpointError, Checkpoints, StoreIdentity, Writer
 from confluence.patience import Validation
 from confluence.step import State
 
+STORES = [StoreIdentity("root", "hashing-1")]
 TRAINED = ["data.stores=here", "model.epochs=false", "optimizer.mean_share=0.5"]
 
 
@@ -45,9 +46,8 @@ def trained(folder, losses, settings=TRAINED, *, texts=False):
     writer = Writer(folder / "checkpoints", 9)
     for step, loss in losses.items():
         mean = params(step / 2, texts) if found.optimizer.mean_share else {}
-        writer.save(
-            step, state(params(float(step), texts), mean), b"", found, ["root"], Validation(), loss
-        )
+        of_step = state(params(float(step), texts), mean)
+        writer.save(step, of_step, b"", found, STORES, Validation(), loss)
     writer.close()
     return folder
 
@@ -100,7 +100,7 @@ def test_a_recorded_start_is_kept(run):
 
 @pytest.mark.parametrize("has_mean", [True, False])
 def test_a_run_starts_from_the_mean_of_the_best_parameters(has_mean, run, capsys):
-    found = starting.load(settings(run), Program(has_mean=has_mean))
+    found = starting.load(settings(run), Program(has_mean=has_mean), ["hashing-1"])
     assert numbers(found.params) == {"column": 1.0, "boolean": 1.0}
     assert numbers(found.mean) == (numbers(found.params) if has_mean else {})
     # A step consumes the buffers of both.
@@ -116,13 +116,13 @@ def test_a_run_starts_from_the_mean_of_the_best_parameters(has_mean, run, capsys
 def test_rank_0_alone_tells_where_a_run_starts(run, capsys, monkeypatch):
     chosen = settings(run)
     monkeypatch.setattr(jax, "process_index", lambda: 1)
-    starting.load(chosen, Program())
+    starting.load(chosen, Program(), ["hashing-1"])
     assert capsys.readouterr().err == ""
 
 
 def test_a_run_without_means_or_evaluations_gives_its_newest_parameters(tmp_path, capsys):
     trained(tmp_path, {2: None, 4: None}, [*TRAINED[:2], "optimizer.mean_share=0"])
-    found = starting.load(settings(tmp_path), Program())
+    found = starting.load(settings(tmp_path), Program(), ["hashing-1"])
     assert set(numbers(found.params).values()) == set(numbers(found.mean).values()) == {4.0}
     assert "after step 4, its newest checkpoint, because none has a validation" in (
         capsys.readouterr().err
@@ -132,15 +132,34 @@ def test_a_run_without_means_or_evaluations_gives_its_newest_parameters(tmp_path
 @pytest.mark.parametrize("texts", [True, False])
 def test_a_head_for_texts_is_left_out_or_drawn(texts, tmp_path):
     trained(tmp_path, {2: 1.0}, texts=texts)
-    found = starting.load(settings(tmp_path), Program(texts=not texts))
+    found = starting.load(settings(tmp_path), Program(texts=not texts), ["hashing-1"])
     expected = {"column": 1.0, "boolean": 1.0}
     assert numbers(found.params) == (expected if texts else expected | {"text": 7.0})
 
 
-def refused(folder, program, *more):
+def refused(folder, program, *more, embedders=("hashing-1",)):
     with pytest.raises(CheckpointError) as found:
-        starting.load(settings(folder, *more), program)
+        starting.load(settings(folder, *more), program, embedders)
     return str(found.value)
+
+
+def test_a_store_of_another_embedder_is_refused(run):
+    """Vectors of two embedders have one dimension, and nothing else in common."""
+    message = refused(run, Program(), embedders=["python:embed"])
+    assert message == (
+        f"expected vectors of the embedder that {run} was trained with, 'hashing-1', found those "
+        "of 'python:embed' in here: vectors of different embedders that are alike do not mean the "
+        "same; prepare the store again with the embedder of that run, or start from another run"
+    )
+    two = "data.stores=['here', 'there']"
+    message = refused(run, Program(), two, embedders=["hashing-1", "python:embed"])
+    assert "found those of 'python:embed' in there: " in message
+
+
+def test_a_run_of_an_older_version_starts_others_without_its_embedder(run, monkeypatch):
+    monkeypatch.setattr(Checkpoints, "embedders", lambda *_: None)
+    found = starting.load(settings(run), Program(), ["python:embed"])
+    assert numbers(found.params) == {"column": 1.0, "boolean": 1.0}
 
 
 def test_a_model_that_cannot_use_the_parameters_is_refused(run):

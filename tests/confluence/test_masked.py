@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -124,12 +125,59 @@ def test_p7_no_aggregate_tells_a_masked_value(with_means, tiny_config):
                 of_masked = {columns[at] for at in one.masked[b] if at < len(columns)}
                 told = np.array([tables.sources[column] in of_masked for column in columns])
                 wanted = host["is_masked"][b].astype(bool) | told
-                assert np.array_equal(cells.is_masked[b], wanted)
+                found = np.asarray(cells.is_masked[b])
+                assert found[wanted].all()
+                # Aggregates may be hidden for other reasons, too.
+                assert not found[~wanted & (tables.aggregates[columns] < 0)].any()
                 hidden += np.count_nonzero(told & (host["is_masked"][b] == 0))
             # A target is predicted from all cells.
             unmasked = batch.from_sampler(host, vocabulary, 0)
             assert not np.any(EXPAND(unmasked, tables, data.max_rows).is_masked)
     assert hidden > 0
+
+
+def test_p7_no_other_window_tells_a_masked_aggregate(with_means, tiny_config):
+    """In its row: where the orders of 30 days are masked, those of 120 days are not shown."""
+    store = headwater.Store(with_means)
+    vocabulary, tables = batch.vocabulary_and_tables([store], "global")
+    aggregates = {of["index"]: of["name"] for of in store.metadata()["aggregates"]}
+    # The name is "orders by customer_id, last 30 days: count", without a window "..., id: count".
+    same = {at: re.sub(", last [0-9]+ days", "", name) for at, name in aggregates.items()}
+    assert {"orders by customer_id: count", "reviews by product_id: mean of stars"} < {
+        name for name in same.values() if list(same.values()).count(name) > 1
+    }
+    for at, first in enumerate(tables.aggregates):
+        assert (first >= 0) == (at in same)
+        assert first < 0 or first == min(of for of in same if same[of] == same[at])
+    data = config.changed(tiny_config, [
+        f"data.stores={with_means}", "data.tasks=churn", "data.mask_share=0.1",
+        "data.sequence_length=96", "data.max_rows=40", "data.aggregates=all",
+    ]).data  # fmt: skip
+    told = elsewhere = 0
+    with feed.open_sampler(data, tiny_config.run, Processes()) as sampler:
+        for _ in range(12):
+            one = batch.from_sampler(sampler.next_train_batch(), vocabulary, 0, with_masks=True)
+            found = np.asarray(EXPAND(one, tables, data.max_rows).is_masked)
+            for b, (columns, rows) in enumerate(zip(one.columns, one.rows, strict=True)):
+                places = [at for at in one.masked[b] if at < len(columns)]
+                of_masked = {columns[at] for at in places}
+                hidden = {(same[columns[at]], rows[at]) for at in places if columns[at] in same}
+                names = {name for name, _ in hidden}
+                for at in np.flatnonzero(one.is_padding[b] == 0):
+                    name = same.get(columns[at])
+                    is_window = at not in places and (name, rows[at]) in hidden
+                    is_made = tables.sources[columns[at]] in of_masked
+                    assert found[b, at] == (at in places or is_made or is_window)
+                    told += is_window and not is_made
+                    elsewhere += name in names and not found[b, at]
+    # Of another row it stays.
+    assert told > 20
+    assert elsewhere > 20
+
+
+def test_columns_of_several_stores_follow_each_other():
+    found = batch._joined_columns([np.array([0, -1]), np.array([-1, 1, 0])], [0, 2])
+    assert (found.dtype, found.tolist()) == (np.int32, [0, -1, -1, 3, 2])
 
 
 def test_p7_no_summary_tells_a_masked_value():
@@ -345,28 +393,47 @@ def test_only_masked_texts_need_vectors(texts, vectors, share, of_texts, is_refu
         masked.check_texts(data, [store])
 
 
-def test_contexts_without_cells_to_mask_are_refused_after_the_first_batches(monkeypatch):
-    def check(first, share=0.1):
-        """Checks a stream whose batch of this number is the first with a masked cell."""
+def test_a_task_or_pool_without_cells_to_mask_is_refused_after_its_first_batches(monkeypatch):
+    pools = {"orders": "", "league/orders": "2021-01-01"}
+    alone = {
+        "shop/churn": (["shop/churn"], {}),
+        "shop/pool:orders": (None, {"shop/orders": None}),
+        "league/pool:orders": (None, {"league/orders": "2021-01-01"}),
+    }
+
+    def check(*first, share=0.1):
+        """Checks streams whose batch of this number is the first with a masked cell."""
+        firsts = dict(zip(alone, first, strict=True))
 
         @contextlib.contextmanager
-        def open_sampler(data, run, _):
+        def open_sampler(data, run, _, **given):
             assert (data.mask_share, run.prefetch) == (share, 0)
+            if not given:
+                # Nothing is learnt from what has no train seed.
+                counts = {name: at > 0 for name, at in firsts.items()}
+                yield SimpleNamespace(seed_counts=lambda split: counts if split == "train" else {})
+                return
+            assert given.pop("task_weights") is None
+            (name,) = [of for of in alone if alone[of] == (given["tasks"], given["pools"])]
             numbers = itertools.count(1)
             yield SimpleNamespace(
-                tasks=["shop/churn"],
-                next_train_batch=lambda: {"is_masked": np.arange(3) >= 2 + (next(numbers) < first)},
+                next_train_batch=lambda: {
+                    "is_masked": np.arange(3) >= 2 + (next(numbers) < firsts[name])
+                }
             )
 
         monkeypatch.setattr(masked, "open_sampler", open_sampler)
-        data = dataclasses.replace(SETTINGS.data, mask_share=share)
+        data = dataclasses.replace(SETTINGS.data, mask_share=share, pools=pools)
         masked.check_cells(dataclasses.replace(SETTINGS, data=data))
 
-    check(1)
-    check(8)
-    with pytest.raises(config.ConfigError, match=r"of shop/churn, found none in the first 32 cont"):
-        check(9)
-    check(9, share=0.0)
+    check(1, 1, 1)
+    check(8, 8, 8)
+    check(0, 1, 0)
+    with pytest.raises(config.ConfigError, match=r"the first 32 contexts of shop/churn: with"):
+        check(9, 1, 1)
+    with pytest.raises(config.ConfigError, match=r"leave out shop/pool:orders, league/pool:orders"):
+        check(1, 9, 9)
+    check(9, 9, 9, share=0.0)
 
 
 @pytest.mark.parametrize(
@@ -390,6 +457,52 @@ def test_a_pool_with_rows_after_the_training_period_gets_an_advice(pool, time, u
     for line in found:
         assert line.startswith(f"the pool {pool} has rows after 2021-01-01 00:00:00, when the trai")
         assert "period of shop ends" in line
+
+
+def labelled():
+    """Returns a store of matches that refer to teams, and of towns; each table has a task."""
+    tables = [
+        {"name": name} for name in ("teams", "matches", "towns", "comes labels", "past labels")
+    ]
+    derived = {"recorded_split": False, "horizon_us": 9}
+    by_name = {
+        "good": {"anchor": 2, "target": {"cell": {"column": 0}}},
+        "won": {"anchor": 1, "target": {"cell": {"column": 0}}},
+        "comes": {"anchor": 0, "target": {"derived": derived}},
+        "past": {"anchor": 0, "target": {"derived": derived | {"recorded_split": True}}},
+        "sum": {"anchor": 0, "target": {"derived": {"recorded_split": False}}},
+    }
+    relations = [{"child": child, "parent": 0} for child in (1, 3, 4)]
+    tasks = [{"name": name, **of} for name, of in by_name.items()]
+    return store_of(database="league", tables=tables, tasks=tasks, relations=relations)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "pools", "found"),
+    [
+        # A pool shows the cells of its own rows, and those of rows that are linked.
+        ((), ["towns"], ["good"]),
+        ((), ["league/matches"], ["won", "comes"]),
+        ((), ["teams"], ["won", "comes"]),
+        ((), ["other/towns"], []),
+        # A task hides its own target, but not those of other rows.
+        (("good",), [], []),
+        (("league/won",), [], ["won", "comes"]),
+        (("past",), ["towns"], ["good", "won", "comes"]),
+        ((), [], ["won", "comes"]),
+        (("other/past",), [], []),
+    ],
+)
+def test_labels_that_a_split_by_hash_shows_get_an_advice(tasks, pools, found):
+    """A recorded split is left to `visible_until`, and a target without a horizon is no cell."""
+    data = config.Data(tasks=tasks, pools=dict.fromkeys(pools, ""), mask_share=0.1)
+    lines = masked.advice_of_labels(data, [labelled()])
+    assert len(lines) == bool(found)
+    for line in lines:
+        names = ", ".join(f"league/{name}" for name in found)
+        assert line.startswith(f"contexts may show labels of {names} as cells, those of test rows,")
+        assert "by a schema without these tasks and the columns of their labels, or" in line
+    assert masked.advice_of_labels(dataclasses.replace(data, mask_share=0.0), [labelled()]) == []
 
 
 def test_the_score_is_the_mean_over_all_cells_of_the_batches_and_models():

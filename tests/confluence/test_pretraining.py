@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 import confluence
 import headwater
 from confluence import assembly, cli, config, feed, masked, starting
-from confluence.checkpoint import Checkpoints
+from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.parallel import Processes
 from runs import records, results, run, start_run, wait_for_step
 from stores import prepare_tables
@@ -94,7 +95,8 @@ def test_a_run_starts_from_one_with_or_without_masked_texts(is_pretrained, tiny,
     settings = starting.resolve(dataclasses.replace(settings, optimizer=start))
     with assembly.assemble(settings, Processes()) as parts:
         initial = parts.program.initial()
-        found = starting.load(settings, parts.program).params
+        embedders = [of.embedder for of in parts.identities]
+        found = starting.load(settings, parts.program, embedders).params
         checkpoints = Checkpoints(theirs / "checkpoints")
         like = parts.program.initial(with_texts=is_pretrained)
         like = like._replace(mean=like.params)
@@ -167,6 +169,46 @@ def test_pools_of_two_stores_are_learnt_in_one_run(tiny_config, league):
         assert int(tables.category_counts[column]) == 9
 
 
+def constant(texts):
+    """An embedder."""
+    return np.ones((len(texts), 32))
+
+
+def test_stores_of_different_embedders_are_refused(tiny, whole, league, demo_store, tmp_path):
+    """In one run, to start from a run, to go on with it, and to ask it."""
+    embedded, shop, theirs = tmp_path / "embedded", tmp_path / "shop", "python:constant"
+    for source, out in ((league.parent, embedded), (demo_store.parent / "data", shop)):
+        headwater.prepare(source, source / "schema.toml", out, embedder=constant, dimension=32)
+    small = ["data.tasks=[]", "data.pools={ matches = '2024-01-01' }", "data.mask_share=0.4"]
+    (store,) = config.load(None, tiny).data.stores
+    both = f"data.stores=['{store}', '{embedded}']"
+    mixed = run([*tiny, *small, both], tmp_path / "mixed")
+    assert mixed.stderr == (
+        f"confluence: expected stores with vectors of one embedder, found 'hashing-1' in {store} "
+        f"and {theirs!r} in {embedded}: vectors of different embedders that are alike do not mean "
+        "the same; prepare one of the stores again with the embedder of the other, or train on one "
+        "store\n"
+    )
+    started = run([*tiny, *small, f"data.stores={embedded}"], tmp_path / "second", "--from", whole)
+    assert started.returncode == 1
+    assert f"{whole} was trained with, 'hashing-1', found those of {theirs!r}" in started.stderr
+    assert not (tmp_path / "mixed").exists()
+    assert not (tmp_path / "second").exists()
+    message = (
+        f"the store {shop} has vectors of the embedder {theirs!r}, the checkpoint was trained "
+        "on those of 'hashing-1': prepare the store again with that embedder; use the run's own"
+    )
+    shutil.copytree(whole, tmp_path / "copy")
+    resumed = run([f"data.stores={shop}"], tmp_path / "copy", "--resume")
+    assert message in resumed.stderr
+    for checkpoint in ("best", "latest"):  # as evaluate and predict open a run
+        with (
+            pytest.raises(CheckpointError, match=re.escape(message)),
+            assembly.open_run(whole, checkpoint, [shop]),
+        ):
+            pass
+
+
 @pytest.mark.parametrize(
     ("pools", "message"),
     [
@@ -229,6 +271,37 @@ def test_a_pool_whose_first_row_is_no_seed_has_results(attic, tiny, tmp_path):
     finished = run([*tiny, f"data.stores={attic}", *pools, *short], tmp_path / "run")
     assert finished.returncode == 0, finished.stderr
     assert list(results(tmp_path / "run")["masked"]) == ["attic/pool:items"]
+    assert "confluence: advice: contexts may show labels of attic/good as cells" in finished.stderr
+
+
+def test_a_pool_shows_labels_of_test_rows_of_a_split_by_hash(attic, tiny_config):
+    """Unmasked, in its train split; the advice says so."""
+    data = dataclasses.replace(
+        tiny_config.data, stores=(str(attic),), tasks=("good",), pools={"items": ""},
+        mask_share=0.4, task_weights=(),
+    )  # fmt: skip
+    (items,) = headwater.Store(attic).metadata()["tables"]
+    (label,) = [of["index"] for of in items["columns"] if of["name"] == "good"]
+    with feed.open_sampler(data, tiny_config.run, Processes()) as sampler:
+        rows = {
+            row
+            for found in sampler.evaluate("test", ["good"])
+            for row in found["seed_row"][found["seq_weight"] > 0]
+        }
+        shown = 0
+        for found in sampler.evaluate("train", ["pool:items"]):
+            is_label = (found["column_ids"] == label) & (found["is_padding"] == 0)
+            assert not found["is_masked"][is_label].any()
+            is_test = np.isin(found["seed_row"], list(rows)) & (found["seq_weight"] > 0)
+            shown += np.count_nonzero(is_label[is_test] & (found["is_null"][is_test] == 0))
+    assert shown > 0
+    alone = dataclasses.replace(data, tasks=())
+    (line,) = masked.advice_of_labels(alone, [headwater.Store(attic)])
+    assert line.startswith("contexts may show labels of attic/good as cells, those of test rows,")
+    # The contexts of the task have no other row of this table, which refers to none.
+    assert (
+        masked.advice_of_labels(dataclasses.replace(data, pools={}), [headwater.Store(attic)]) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,19 +354,34 @@ columns = { id = "identifier", at = "timestamp" }
 """
 
 
-def test_contexts_without_a_cell_to_mask_are_refused(tiny, tmp_path):
+def test_a_pool_without_a_cell_to_mask_is_refused(tiny, tmp_path):
+    """Alone, and beside a pool and a task with cells."""
     rows = [(at, np.datetime64("2020-01-01") + np.timedelta64(at, "D")) for at in range(300)]
     store = prepare_tables(tmp_path, BARE, {"items": (("id", "at"), rows)}, dimension=32)
     pools = ["data.tasks=[]", "data.pools={ items = '' }", "data.mask_share=0.4"]
     refused = run([*tiny, f"data.stores={store}", *pools], tmp_path / "run")
     assert refused.returncode == 1
     assert refused.stderr == (
-        "confluence: expected cells to mask in the contexts of bare/pool:items, found none in the "
-        "first 64 contexts: with data.mask_share = 0.4 there is nothing to learn from masked "
-        "cells; set a greater data.mask_share, or train on rows with other cells than identifiers, "
-        "targets and the time of a row\n"
+        "confluence: expected cells to mask in the contexts of each task and pool, found none in "
+        "the first 64 contexts of bare/pool:items: with data.mask_share = 0.4 there is nothing to "
+        "learn from their masked cells; set a greater data.mask_share, leave out bare/pool:items, "
+        "or train on rows with other cells than identifiers, targets and the time of a row\n"
     )
     assert not (tmp_path / "run").exists()
+    shop, bare = config.load(None, tiny), config.load(None, [f"data.stores={store}"])
+    stores = shop.data.stores + bare.data.stores
+    for pools, weights in (
+        ({"orders": "", "items": ""}, (1.0, 1.0, 1.0)),
+        ({"demo-shop/orders": "", "bare/items": "2020-03-01"}, (1.0, 99.0, 1.0)),
+    ):
+        data = dataclasses.replace(
+            shop.data, stores=stores, tasks=("churn",), pools=pools, task_weights=weights,
+            mask_share=0.4,
+        )  # fmt: skip
+        with pytest.raises(config.ConfigError, match="64 contexts of bare/pool:items: with"):
+            masked.check_cells(dataclasses.replace(shop, data=data))
+        data = dataclasses.replace(data, pools={next(iter(pools)): ""}, task_weights=())
+        masked.check_cells(dataclasses.replace(shop, data=data))
     with pytest.raises(config.ConfigError, match="without a task, data.pools and data.mask_share"):
         confluence.init(store, [])
 

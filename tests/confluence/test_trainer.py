@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from confluence import config, training
-from confluence.checkpoint import Restored
+from confluence.checkpoint import Restored, StoreIdentity
 from confluence.feed import FedBatch
 from confluence.parallel import Processes
 from confluence.peers import Peers
@@ -70,8 +70,8 @@ class Kept:
     def __init__(self, found):
         self.found, self.keep, self.is_closed = found, None, False
 
-    def save(self, step, state, cursor, settings, roots, validation, loss=None):
-        assert roots == Parts.roots
+    def save(self, step, state, cursor, settings, identities, validation, loss=None):
+        assert identities == Parts.identities
         self.found[step] = (Restored(step, state, cursor, validation), loss)
 
     def wait(self):
@@ -84,12 +84,12 @@ class Kept:
     def latest(self):
         return max(self.found, default=None)
 
-    def restore_newest(self, like, settings, roots):
-        assert (int(like.step), roots) == (0, Parts.roots)
+    def restore_newest(self, like, settings, identities):
+        assert (int(like.step), identities) == (0, Parts.identities)
         return self.found[self.latest][0] if self.found else None
 
-    def restore_chosen(self, choice, like, settings, roots):
-        assert (choice, roots) == ("best", Parts.roots)
+    def restore_chosen(self, choice, like, settings, identities):
+        assert (choice, identities) == ("best", Parts.identities)
         losses = {step: loss for step, (_, loss) in self.found.items() if loss is not None}
         return self.found[min(losses, key=losses.get)][0]
 
@@ -97,7 +97,7 @@ class Kept:
 class Parts:
     """The parts of a run whose state is the number of its steps."""
 
-    roots = ("root",)
+    identities = (StoreIdentity("root", "hashing-1"),)
     transfer = "transfer"
 
     def __init__(self, settings, stop):
@@ -380,7 +380,8 @@ def test_rank_0_alone_reads_the_seconds_of_the_steps_in_its_log(course, monkeypa
 def test_the_parameters_of_another_run_are_loaded_once(course, monkeypatch):
     loaded = []
 
-    def load(settings, program):
+    def load(settings, program, embedders):
+        assert embedders == ["hashing-1"]
         loaded.append((settings.optimizer.start_from, program.initial is not None))
         return state(0)._replace(params={"w": jnp.full(2, 40.0)})
 

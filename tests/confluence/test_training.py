@@ -16,6 +16,7 @@ import pytest
 
 import headwater
 from confluence import assembly, checkpoint, config, feed, run_folder, status, training
+from confluence.checkpoint import StoreIdentity
 from confluence.parallel import Processes
 from confluence.step import StepMetrics
 from runs import (
@@ -235,19 +236,19 @@ def test_a_checkpoint_of_other_data_is_refused(whole, tiny, tmp_path, tiny_confi
     [store] = tiny_config.data.stores
     changed = f"the store {store} has the root other, the checkpoint has "
     with pytest.raises(checkpoint.CheckpointError, match=re.escape(changed)):
-        found.restore(found.latest, None, tiny_config, ["other"])
+        found.restore(found.latest, None, tiny_config, [StoreIdentity("other", "hashing-1")])
     with pytest.raises(
         checkpoint.CheckpointError, match="data.stores has 2 stores, the checkpoint has 1"
     ):
-        found.restore(found.latest, None, tiny_config, ["other", "third"])
+        found.restore(found.latest, None, tiny_config, [StoreIdentity("other", "hashing-1")] * 2)
 
 
 def test_p6_a_checkpoint_with_a_flipped_bit_is_refused(whole, tmp_path):
     """Or the bit is in bytes of the file that hold no number, and nothing changes."""
     with assembly.open_run(whole, "latest") as (parts, [(_, step)]):
         like = parts.program.initial()
-        settings, roots = parts.settings, parts.roots
-    intact = jax.tree.map(np.asarray, restored(whole, step, like, settings, roots))
+        settings, identities = parts.settings, parts.identities
+    intact = jax.tree.map(np.asarray, restored(whole, step, like, settings, identities))
     draws, refused = random.Random(5), 0
     for trial in range(12):
         copy = tmp_path / str(trial)
@@ -260,7 +261,7 @@ def test_p6_a_checkpoint_with_a_flipped_bit_is_refused(whole, tmp_path):
             damaged[draws.randrange(len(damaged))] ^= 1 << draws.randrange(8)
         path.write_bytes(damaged)
         try:
-            found = restored(copy, step, like, settings, roots)
+            found = restored(copy, step, like, settings, identities)
         except checkpoint.CheckpointError as error:
             refused += "remove it to resume from the one before" in str(error)
         else:
@@ -336,9 +337,9 @@ def test_a_terminal_without_a_size_shows_progress(monkeypatch):
     assert "step 2" not in shown.getvalue()
 
 
-def restored(out, step, like, settings, roots):
+def restored(out, step, like, settings, identities):
     checkpoints = checkpoint.Checkpoints(out / "checkpoints")
-    return checkpoints.restore(step, like, settings, roots).state
+    return checkpoints.restore(step, like, settings, identities).state
 
 
 def test_a_second_process_in_one_folder_is_refused(tiny, tmp_path):

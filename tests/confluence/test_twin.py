@@ -66,6 +66,8 @@ def wild_batch():
 def with_masks(one, tables):
     """Returns the batch with masked cells, and tables with a column that is made of another.
 
+    Two more columns are one aggregate of two windows.
+
     The last cell of the first context is among them.
     """
     draws = np.random.default_rng(5)
@@ -80,7 +82,9 @@ def with_masks(one, tables):
         masked[b, : len(places)] = np.sort(places)
     sources = tables.sources.copy()
     sources[7] = 3
-    return one._replace(masked=masked), tables._replace(sources=sources)
+    aggregates = tables.aggregates.copy()
+    aggregates[[1, 2]] = 1
+    return one._replace(masked=masked), tables._replace(sources=sources, aggregates=aggregates)
 
 
 def some_params(settings, text_width):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import headwater
+from shop import orders
 
 
 def sampler(store_path, **settings):
@@ -76,9 +77,13 @@ def test_p7_a_pool_of_labels_is_refused_by_its_task(listed_store):
 def test_labels_can_be_required(store_path):
     with sampler(store_path) as every, sampler(store_path, require_label=True) as labelled:
         assert every.tasks == labelled.tasks
+        left = 0
         for split in ("train", "val", "test"):
             counts, all_counts = labelled.seed_counts(split), every.seed_counts(split)
-            assert all(counts[task] <= all_counts[task] for task in counts)
+            assert all(0 < counts[task] < all_counts[task] for task in counts)
+            left += counts["shop/price"]
+        prices = orders()["price"]
+        assert left == len(prices) - prices.count(None)
         with pytest.raises(headwater.PlanMismatch, match="require_label"):
             labelled.resume(every.cursor())
 
