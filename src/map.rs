@@ -25,6 +25,7 @@ impl Map {
     }
 
     /// Maps a file without a name, which is no longer written to; `path` was its name.
+    #[cfg(feature = "prepare")]
     pub(crate) fn of_unnamed(file: &std::fs::File, path: &Path) -> Result<Self> {
         // SAFETY: No other process can open the file, and this one only reads it from now on.
         let map = unsafe { memmap2::Mmap::map(file) };

@@ -249,7 +249,11 @@ mod tests {
             assert_eq!((numbers.load().unwrap(), numbers.len()), (all.clone(), all.len()));
             writer.close(&mut numbers).unwrap();
             let mut parts = Vec::new();
-            numbers.for_each(|bytes| Ok(parts.extend_from_slice(bytes))).unwrap();
+            let mut add = |bytes: &[u8]| {
+                parts.extend_from_slice(bytes);
+                Ok(())
+            };
+            numbers.for_each(&mut add).unwrap();
             assert_eq!((parts, numbers.len()), (all.clone(), all.len()));
             assert_eq!(others.load().unwrap(), vec![7; 3 * count as usize]);
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -204,7 +204,11 @@ mod tests {
         let keys = [u128::from(u64::MAX), 5, NULL_KEY, high + 5, 5, 1 << 62, 1 << 62];
         let keys = list(&spill, &keys);
         let mut rows = Vec::<u32>::new();
-        keys.sorted(|some| Ok(rows.extend(some))).unwrap();
+        let add = |some: &[u32]| {
+            rows.extend(some);
+            Ok(())
+        };
+        keys.sorted(add).unwrap();
         assert_eq!(rows, [1, 3, 4, 5, 6, 0]);
         assert_eq!(keys.nulls, (1, Some(2)));
 
