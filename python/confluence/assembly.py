@@ -326,9 +326,9 @@ def check_embedders(settings: config.Config, stores: Sequence[headwater.Store]) 
         if embedder != first[1]:
             raise config.ConfigError(
                 f"expected stores with vectors of one embedder, found {first[1]!r} in {first[0]} "
-                f"and {embedder!r} in {path}: vectors of different embedders that are alike do not "
-                "mean the same; prepare one of the stores again with the embedder of the other, or "
-                "train on one store"
+                f"and {embedder!r} in {path}: vectors of different embedders cannot be compared; "
+                "prepare one of the stores again with the embedder of the other, or train on one "
+                "store"
             )
 
 

@@ -75,14 +75,14 @@ def check_cells(settings: config.Config) -> None:
     with open_sampler(data, run, Processes()) as sampler:
         # The train stream skips those without a seed.
         streams = [name for name, count in sampler.seed_counts("train").items() if count]
-    barren = []
+    unmasked = []
     for name in streams:
         with open_sampler(data, run, Processes(), **_alone(name, data.pools)) as sampler:
             batches = (sampler.next_train_batch() for _ in range(_TRIED_BATCHES))
             if not any(batch["is_masked"].any() for batch in batches):
-                barren.append(name)
-    if barren:
-        names = ", ".join(barren)
+                unmasked.append(name)
+    if unmasked:
+        names = ", ".join(unmasked)
         raise config.ConfigError(
             f"expected cells to mask in the contexts of each task and pool, found none in the "
             f"first {_TRIED_BATCHES * data.batch_size} contexts of {names}: with data.mask_share = "
@@ -137,12 +137,11 @@ def advice_of_labels(data: config.Data, stores: Sequence[headwater.Store]) -> li
     if not found:
         return []
     return [
-        f"contexts may show labels of {', '.join(found)} as cells, those of test rows, too, "
-        "because these tasks are split by hash: masked cells beside them are learnt from them, and "
-        "scores of these tasks by a model that starts from this run may be too good; for "
-        "pretraining, prepare a store by a schema without these tasks and the columns of their "
-        "labels, or compare by a task that records a split by time, with data.visible_until at the "
-        "end of its training period"
+        f"contexts may show labels of test rows of {', '.join(found)}, because these tasks are "
+        "split by hash: a model that starts from this run has then learnt from them, and its "
+        "scores on these tasks may be too good; for pretraining, prepare a store by a schema "
+        "without these tasks and the columns of their labels, or compare by a task that records a "
+        "split by time, with data.visible_until at the end of its training period"
     ]
 
 

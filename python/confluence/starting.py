@@ -130,9 +130,9 @@ def _check_embedders(
         if embedder not in theirs:
             raise CheckpointError(
                 f"expected vectors of the embedder that {run} was trained with, {known}, found "
-                f"those of {embedder!r} in {store}: vectors of different embedders that are alike "
-                "do not mean the same; prepare the store again with the embedder of that run, or "
-                "start from another run"
+                f"those of {embedder!r} in {store}: vectors of different embedders cannot be "
+                "compared; prepare the store again with the embedder of that run, or start from "
+                "another run"
             )
 
 

@@ -729,8 +729,8 @@ def prepare(
         text_vectors: Whether texts have vectors; columns and categories always have them.
         threads: The number of threads; default: all cores.
         memory: The memory to aim at, such as "2GB"; default: half of what this process can have.
-            What it has no room for goes to files beside `out` until that is complete. The SQL of
-            tasks is not counted.
+            Keys, links and texts that do not fit go to temporary files beside `out`. DuckDB, which
+            runs the SQL of tasks, has memory of its own.
         progress: Called with the stage, the amount done, and the total if it is known.
         force: Whether to replace the store at `out`, and nothing but a store; the old one stays
             there until the new one is complete.

@@ -148,8 +148,8 @@ def test_a_store_of_another_embedder_is_refused(run):
     message = refused(run, Program(), embedders=["python:embed"])
     assert message == (
         f"expected vectors of the embedder that {run} was trained with, 'hashing-1', found those "
-        "of 'python:embed' in here: vectors of different embedders that are alike do not mean the "
-        "same; prepare the store again with the embedder of that run, or start from another run"
+        "of 'python:embed' in here: vectors of different embedders cannot be compared; "
+        "prepare the store again with the embedder of that run, or start from another run"
     )
     two = "data.stores=['here', 'there']"
     message = refused(run, Program(), two, embedders=["hashing-1", "python:embed"])

@@ -500,7 +500,7 @@ def test_labels_that_a_split_by_hash_shows_get_an_advice(tasks, pools, found):
     assert len(lines) == bool(found)
     for line in lines:
         names = ", ".join(f"league/{name}" for name in found)
-        assert line.startswith(f"contexts may show labels of {names} as cells, those of test rows,")
+        assert line.startswith(f"contexts may show labels of test rows of {names}, because")
         assert "by a schema without these tasks and the columns of their labels, or" in line
     assert masked.advice_of_labels(dataclasses.replace(data, mask_share=0.0), [labelled()]) == []
 

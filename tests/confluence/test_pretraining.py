@@ -185,8 +185,8 @@ def test_stores_of_different_embedders_are_refused(tiny, whole, league, demo_sto
     mixed = run([*tiny, *small, both], tmp_path / "mixed")
     assert mixed.stderr == (
         f"confluence: expected stores with vectors of one embedder, found 'hashing-1' in {store} "
-        f"and {theirs!r} in {embedded}: vectors of different embedders that are alike do not mean "
-        "the same; prepare one of the stores again with the embedder of the other, or train on one "
+        f"and {theirs!r} in {embedded}: vectors of different embedders cannot be "
+        "compared; prepare one of the stores again with the embedder of the other, or train on one "
         "store\n"
     )
     started = run([*tiny, *small, f"data.stores={embedded}"], tmp_path / "second", "--from", whole)
@@ -271,7 +271,8 @@ def test_a_pool_whose_first_row_is_no_seed_has_results(attic, tiny, tmp_path):
     finished = run([*tiny, f"data.stores={attic}", *pools, *short], tmp_path / "run")
     assert finished.returncode == 0, finished.stderr
     assert list(results(tmp_path / "run")["masked"]) == ["attic/pool:items"]
-    assert "confluence: advice: contexts may show labels of attic/good as cells" in finished.stderr
+    advice = "confluence: advice: contexts may show labels of test rows of attic/good, because"
+    assert advice in finished.stderr
 
 
 def test_a_pool_shows_labels_of_test_rows_of_a_split_by_hash(attic, tiny_config):
@@ -297,7 +298,7 @@ def test_a_pool_shows_labels_of_test_rows_of_a_split_by_hash(attic, tiny_config)
     assert shown > 0
     alone = dataclasses.replace(data, tasks=())
     (line,) = masked.advice_of_labels(alone, [headwater.Store(attic)])
-    assert line.startswith("contexts may show labels of attic/good as cells, those of test rows,")
+    assert line.startswith("contexts may show labels of test rows of attic/good, because")
     # The contexts of the task have no other row of this table, which refers to none.
     assert (
         masked.advice_of_labels(dataclasses.replace(data, pools={}), [headwater.Store(attic)]) == []

@@ -76,9 +76,9 @@ pub(super) struct PrepareArgs {
     /// Number of threads (default: all cores); the bytes of the store do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Memory to aim at, such as 2GB (default: half of what this process can have). What it has no
-    /// room for goes to files beside DB until that is complete; the bytes of the store do not depend
-    /// on it. The SQL of tasks is not counted.
+    /// Memory to aim at, such as 2GB (default: half of what this process can have). Keys, links and
+    /// texts that do not fit go to temporary files beside DB. The bytes of the store do not depend on
+    /// it. DuckDB, which runs the SQL of tasks, has memory of its own.
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     memory: Option<u64>,
     /// Print the report as one JSON object.

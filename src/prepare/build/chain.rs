@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::read_ahead::in_order;
 use super::scratch::{Scratch, Taken};
 use crate::error::{Error, Result};
 
@@ -215,6 +216,27 @@ impl ChainReader {
             }
         }
     }
+}
+
+/// Writes what `replace` makes of each chain to a chain of its own; threads work on several chains.
+pub(super) fn replaced(
+    chains: &[Chain],
+    spill: &SpillWriter,
+    replace: impl Fn(usize, &Chain) -> Result<Vec<u8>> + Sync,
+) -> Result<Vec<Chain>> {
+    let mut all = Vec::with_capacity(chains.len());
+    let mut numbered = chains.iter().enumerate();
+    in_order(
+        || numbered.by_ref().take(rayon::current_num_threads()).collect(),
+        |(place, chain): (usize, &Chain)| replace(place, chain),
+        |bytes| {
+            let mut chain = Chain::default();
+            spill.append_all(&mut chain, &bytes)?;
+            all.push(chain);
+            Ok(())
+        },
+    )?;
+    Ok(all)
 }
 
 #[cfg(test)]

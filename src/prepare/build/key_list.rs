@@ -2,7 +2,7 @@
 //!
 //! Parts of all keys are worked off beside each other, so memory holds as many parts as there are threads.
 
-use super::chain::{Chain, SpillWriter};
+use super::chain::{Chain, SpillWriter, replaced};
 use super::keys::{KeyDigest, KeyIndex, PARTS, identity, is_null, part_of};
 use super::read_ahead::in_order;
 use crate::bytes::reserve;
@@ -93,41 +93,29 @@ impl KeyList {
     /// Returns the first row of each of the wanted keys, which are parted as these are; [`NO_ROW`] for those
     /// that no row has.
     pub(super) fn rows_of(&self, wanted: &[Chain], spill: &SpillWriter) -> Result<Vec<Chain>> {
-        let mut found = Vec::with_capacity(PARTS);
-        let mut parts = self.parts.iter().zip(wanted);
-        in_order(
-            || parts.by_ref().take(rayon::current_num_threads()).collect(),
-            |(part, wanted): (&Chain, &Chain)| {
-                let mut rows = reserve(wanted.len() / size_of::<KeyDigest>() * size_of::<u32>())?;
-                if wanted.len() == 0 {
-                    return Ok(rows);
+        replaced(wanted, spill, |place, wanted| {
+            let mut rows = reserve(wanted.len() / size_of::<KeyDigest>() * size_of::<u32>())?;
+            if wanted.len() == 0 {
+                return Ok(rows);
+            }
+            let part = self.parts[place].load()?;
+            let mut index = KeyIndex::with_room(part.len() / ENTRY_BYTES)?;
+            let mut row_of = reserve(part.len() / ENTRY_BYTES)?;
+            for (key, row) in entries(&part) {
+                // The first row with a key stays.
+                if index.intern(key)?.1 {
+                    row_of.push(row);
                 }
-                let part = part.load()?;
-                let mut index = KeyIndex::with_room(part.len() / ENTRY_BYTES)?;
-                let mut row_of = reserve(part.len() / ENTRY_BYTES)?;
-                for (key, row) in entries(&part) {
-                    // The first row with a key stays.
-                    if index.intern(key)?.1 {
-                        row_of.push(row);
-                    }
-                }
-                wanted.for_each(|keys| {
-                    let keys = keys.as_chunks().0.iter().map(|&key| KeyDigest::from_le_bytes(key));
-                    let found =
-                        keys.map(|key| index.find(key).map_or(NO_ROW, |at| row_of[at as usize]));
-                    rows.extend(found.flat_map(u32::to_le_bytes));
-                    Ok(())
-                })?;
-                Ok(rows)
-            },
-            |rows| {
-                let mut chain = Chain::default();
-                spill.append_all(&mut chain, &rows)?;
-                found.push(chain);
+            }
+            wanted.for_each(|keys| {
+                let keys = keys.as_chunks().0.iter().map(|&key| KeyDigest::from_le_bytes(key));
+                let found =
+                    keys.map(|key| index.find(key).map_or(NO_ROW, |at| row_of[at as usize]));
+                rows.extend(found.flat_map(u32::to_le_bytes));
                 Ok(())
-            },
-        )?;
-        Ok(found)
+            })?;
+            Ok(rows)
+        })
     }
 }
 

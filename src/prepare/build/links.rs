@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::chain::{Chain, SpillWriter};
 use super::key_list::{KeyList, NO_ROW};
 use super::keys::{KeyDigest, NULL_KEY, PARTIAL_KEY, PARTS, part_of};
-use super::row_keys::TextOf;
+use super::row_keys::{TextOf, row_in_words};
 use super::row_numbers::{RowNumbers, RowNumbersWriter};
 use super::scratch::Scratch;
 use crate::bytes::reserve;
@@ -159,16 +159,14 @@ impl Parents {
         let referring = u64::from(self.link_count) + self.unresolved_count;
         let is_too_many = self.unresolved_count as f64 > referring as f64 * limits.unresolved_share;
         if let (Some(first), true) = (self.first_unresolved, is_too_many) {
-            let text = text_of(&reference.columns, first);
-            let text = text.map_or_else(String::new, |text| format!("{text:?} in "));
             return Err(Error::data(format!(
                 "reference {:?}: {} of {referring} values are not among the keys of table {:?}, \
-                 the first is {text}row {}; limits.unresolved_share allows a share of {}: correct the \
+                 the first is {}; limits.unresolved_share allows a share of {}: correct the \
                  reference or the data, or raise the limit (these rows then have no parent)",
                 reference.name(),
                 self.unresolved_count,
                 reference.to,
-                first + 1,
+                row_in_words(text_of, &reference.columns, first),
                 limits.unresolved_share
             )));
         }

@@ -29,6 +29,7 @@ mod read_ahead;
 mod read_batch;
 mod records;
 pub(super) mod references;
+mod remarks;
 mod row_keys;
 mod row_numbers;
 mod scratch;

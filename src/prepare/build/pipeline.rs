@@ -14,6 +14,9 @@ use super::keys::write_key;
 use super::layout::column_metadata;
 use super::leaks;
 use super::references::{first_relations, link_of, looked_up, reading_order, time_order};
+use super::remarks::{
+    linked_rows_remark, undated_remarks, unknown_labels_remark, unresolved_remark,
+};
 use super::row_keys::KeyLists;
 use super::row_numbers::RowNumbers;
 use super::scratch::Scratch;
@@ -28,7 +31,7 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::memory::memory_available;
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
-use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task, What};
+use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task};
 use crate::prepare::source::{Batches, Source};
 use crate::prepare::values::to_texts;
 use crate::store::{
@@ -609,19 +612,6 @@ fn column_of(table: &Table, name: &str) -> String {
     format!("{}.{name}", table.name)
 }
 
-fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
-    let counts = [
-        (undated.always, "have no time and are always visible"),
-        (undated.never, "inherit their time from a missing row and are never visible"),
-    ];
-    (counts.into_iter())
-        .filter(|&(count, _)| table.time.is_some() && count > 0)
-        .map(|(count, remark)| {
-            format!("table {:?}: {count} of {} rows {remark}", table.name, table.row_count)
-        })
-        .collect()
-}
-
 /// Puts the task in front of an error of its rows; to a refusal of a declared task's query it adds the part
 /// that a person wrote.
 fn of_task(error: Error, schema: &Schema, name: &str) -> Error {
@@ -638,45 +628,6 @@ fn of_task(error: Error, schema: &Schema, name: &str) -> Error {
         _ => error,
     };
     error.context(format!("task {name:?}"))
-}
-
-/// Returns a remark if the target of no seed is known at the observation of another.
-fn unknown_labels_remark(task: &Task, derived: &DerivedTask, times: &[i64]) -> Option<String> {
-    let horizon = derived.horizon?;
-    let span = times.iter().max()?.saturating_sub(*times.iter().min()?);
-    (horizon.0 > span).then(|| {
-        format!(
-            "task {:?}: no seed sees an earlier target, because the horizon of {horizon} is longer \
-             than the {} days from the first observation to the last; correct or remove it",
-            task.name,
-            span / 86_400_000_000
-        )
-    })
-}
-
-/// Returns a remark about the histories of pairs, which a store has of all children: it does not hold which
-/// of them a condition leaves out.
-fn linked_rows_remark(task: &Task, predict: &Predict) -> Option<String> {
-    let is_of_some = predict.what == What::Link && predict.condition.is_some();
-    is_of_some.then(|| {
-        format!(
-            "task {:?}: where chooses the pairs and labels; popularity and the last links, which are \
-             baselines, count all rows of {:?}, also those that where leaves out",
-            task.name, predict.of
-        )
-    })
-}
-
-fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
-    (relation.unresolved_count > 0).then(|| {
-        format!(
-            "table {:?}: reference {:?} has {} without a matching row; the rows with these values \
-             have no such parent",
-            table.name,
-            relation.name,
-            counted(relation.unresolved_count, "value")
-        )
-    })
 }
 
 /// Returns the text to embed for a column, or for a relation, of a table.

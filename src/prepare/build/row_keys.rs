@@ -26,10 +26,10 @@ pub(super) struct RowKeys<'a> {
 
 /// A list of columns by whose values rows are told apart, or are looked up.
 pub(super) struct KeyColumns {
-    pub columns: Vec<String>,
-    pub places: Vec<usize>,
+    columns: Vec<String>,
+    places: Vec<usize>,
     /// Whether other tables or tasks look rows up by it.
-    pub is_looked_up: bool,
+    is_looked_up: bool,
     keys: KeyList,
 }
 
@@ -47,6 +47,12 @@ pub(super) struct WrittenKeys {
 
 /// Reads the text of some columns of a row once more, for a message; none if that fails.
 pub(super) type TextOf<'a> = dyn Fn(&[String], u64) -> Option<String> + 'a;
+
+/// Describes a row for a message: by the text of some columns, if it can be read, and by its number.
+pub(super) fn row_in_words(text_of: &TextOf<'_>, columns: &[String], row: u64) -> String {
+    let text = text_of(columns, row).map_or_else(String::new, |text| format!("{text:?} in "));
+    format!("{text}row {}", row + 1)
+}
 
 impl<'a> RowKeys<'a> {
     /// Creates the table's file in `folder`.
@@ -143,15 +149,13 @@ impl KeyColumns {
         let (Some((row, earlier)), true) = (first, count > limits.duplicate_keys) else {
             return Ok(count);
         };
-        let text = text_of(&self.columns, row.into());
-        let text = text.map_or_else(String::new, |text| format!("{text:?} in "));
         Err(Error::data(format!(
-            "expected at most {} that repeat a key ({}), found {count}, the first is {text}row {} and row \
-             {}; correct the key or the data, or raise limits.duplicate_keys (references then link to \
+            "expected at most {} that repeat a key ({}), found {count}, the first is {} and row {}; \
+             correct the key or the data, or raise limits.duplicate_keys (references then link to \
              the first row)",
             counted(limits.duplicate_keys, "row"),
             self.columns.join(", "),
-            u64::from(earlier) + 1,
+            row_in_words(text_of, &self.columns, earlier.into()),
             u64::from(row) + 1
         )))
     }

@@ -15,7 +15,7 @@ use super::keys::{KeyFaults, NULL_KEY, digest, write_key};
 use super::layout::column_metadata;
 use super::links::{Links, Parents};
 use super::records::encode_target;
-use super::row_keys::TextOf;
+use super::row_keys::{TextOf, row_in_words};
 use super::scratch::Scratch;
 use crate::bytes::reserve;
 use crate::container::ContainerWriter;
@@ -221,14 +221,12 @@ impl SeedFaults {
             )));
         }
         if let Some(first) = anchors.first_unresolved {
-            let text = text_of(&derived.key, first);
-            let text = text.map_or_else(String::new, |text| format!("{text:?} in "));
             return Err(Error::data(format!(
-                "the anchor ({key}) of {} is not in table {:?}, the first is {text}row {}; remove these \
+                "the anchor ({key}) of {} is not in table {:?}, the first is {}; remove these \
                  rows, or correct the key",
                 counted(anchors.unresolved_count, "row"),
                 derived.anchor,
-                first + 1
+                row_in_words(text_of, &derived.key, first)
             )));
         }
         if null_time.count > 0 {

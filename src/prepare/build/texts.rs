@@ -17,9 +17,8 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use half::f16;
 
-use super::chain::{Chain, ChainReader, SpillWriter};
+use super::chain::{Chain, ChainReader, SpillWriter, replaced};
 use super::keys::{KeyDigest, KeyIndex, PARTS, part_of};
-use super::read_ahead::in_order;
 use super::read_batch::TextColumn;
 use super::scratch::Scratch;
 use crate::bytes::reserve;
@@ -304,27 +303,6 @@ impl TableNumbers {
             false => RecordBatch::try_new(batch.schema(), columns).map_err(arrow_error),
         }
     }
-}
-
-/// Writes what `replace` makes of each chain to a chain of its own; threads work on several chains.
-fn replaced(
-    chains: &[Chain],
-    spill: &SpillWriter,
-    replace: impl Fn(usize, &Chain) -> Result<Vec<u8>> + Sync,
-) -> Result<Vec<Chain>> {
-    let mut all = Vec::with_capacity(chains.len());
-    let mut numbered = chains.iter().enumerate();
-    in_order(
-        || numbered.by_ref().take(rayon::current_num_threads()).collect(),
-        |(place, chain): (usize, &Chain)| replace(place, chain),
-        |bytes| {
-            let mut chain = Chain::default();
-            spill.append_all(&mut chain, &bytes)?;
-            all.push(chain);
-            Ok(())
-        },
-    )?;
-    Ok(all)
 }
 
 /// Returns the entry of each digest: the number of different digests before its first.
