@@ -7,7 +7,7 @@ relations, categories and texts (`Tables`) are transferred once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,9 +62,6 @@ class Tables(NamedTuple):
     category_counts: Array  # i32 [C]
     # For each column: the column of which its values are means or quantiles; -1 for none.
     sources: Array  # i32 [C]
-    # For each column: the first of the aggregates that differ from it in their window alone, which
-    # may be itself; -1 for no aggregate.
-    aggregates: Array  # i32 [C]
 
 
 class Batch(NamedTuple):
@@ -195,8 +192,12 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
         np.array([column_stats.get("cat_emb_start", 0) for column_stats in stats], np.int32)
         + np.repeat(np.array(vocabulary.category_starts, np.int32), column_counts),
         np.array([_known_categories(column_stats) for column_stats in stats], np.int32),
-        _joined_columns(map(_sources, metadata), vocabulary.column_starts),
-        _joined_columns(map(_aggregates, metadata), vocabulary.column_starts),
+        np.concatenate([
+            np.where(of_store < 0, -1, of_store + start)
+            for of_store, start in zip(
+                map(_sources, metadata), vocabulary.column_starts, strict=True
+            )
+        ]).astype(np.int32),
     )  # fmt: skip
     return vocabulary, tables
 
@@ -286,31 +287,23 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
 
 
 def _masked(batch: Batch, tables: Tables) -> jax.Array:
-    """Returns bool [B, S]: the masked cells, and those that would tell their values.
+    """Returns bool [B, S]: the masked cells, and those that are made of values of their columns.
 
-    The mean over a few rows, or over one, would tell the value that is masked in one of them. A
-    masked aggregate would be told by that of another window, in which are the same rows.
+    The mean over a few rows, or over one, would tell the value that is masked in one of them.
     """
     shape = batch.columns.shape
     if not batch.masked.shape[1]:
         return jnp.zeros(shape, bool)
 
-    def of_context(columns: jax.Array, rows: jax.Array, masked: jax.Array) -> jax.Array:
+    def of_context(columns: jax.Array, masked: jax.Array) -> jax.Array:
         is_masked = jnp.zeros(shape[1:], bool).at[masked].set(True, mode="drop")
         # A column of none is beyond the last.
         of_cells = jnp.where(is_masked, columns, len(tables.sources))
         columns_of_masked = jnp.zeros(len(tables.sources), bool).at[of_cells].set(True, mode="drop")
         sources = tables.sources[columns]
-        is_made = (sources >= 0) & columns_of_masked[sources]
-        aggregates = tables.aggregates[columns]
-        # Places beyond the last cell have no aggregate.
-        of_masked = aggregates.at[masked].get(mode="fill", fill_value=-1)[:, None]
-        is_same = (of_masked >= 0) & (of_masked == aggregates) & (rows[masked][:, None] == rows)
-        return is_masked | is_made | is_same.any(axis=0)
+        return is_masked | ((sources >= 0) & columns_of_masked[sources])
 
-    return jax.vmap(of_context)(
-        jnp.asarray(batch.columns), jnp.asarray(batch.rows), batch.masked.astype(jnp.int32)
-    )
+    return jax.vmap(of_context)(jnp.asarray(batch.columns), batch.masked.astype(jnp.int32))
 
 
 def _references(batch: Batch, row_count: int) -> tuple[jax.Array, jax.Array]:
@@ -451,27 +444,6 @@ def _sources(metadata: Mapping[str, Any]) -> npt.NDArray[np.int64]:
             if at is not None:
                 found[column["index"]] = index_of(summary["of"], at)
     return found
-
-
-def _aggregates(metadata: Mapping[str, Any]) -> npt.NDArray[np.int64]:
-    """Returns for each column of a store the first aggregate that is the same but for its window.
-
-    That is of the same value of the same children; a column that is no aggregate has -1.
-    """
-    found = np.full(metadata["embedding"]["column_count"], -1)
-    first: dict[tuple[int, str], int] = {}
-    for aggregate in metadata["aggregates"]:
-        of = (aggregate["relation"], str(aggregate["value"]))
-        found[aggregate["index"]] = first.setdefault(of, aggregate["index"])
-    return found
-
-
-def _joined_columns(
-    of_stores: Iterable[npt.NDArray[np.int64]], starts: Sequence[int]
-) -> npt.NDArray[np.int32]:
-    """Returns numbers of columns of each store, -1 for none, as those of all stores."""
-    parts = [np.where(of < 0, -1, of + start) for of, start in zip(of_stores, starts, strict=True)]
-    return np.concatenate(parts).astype(np.int32)
 
 
 def target_stats(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Stats:

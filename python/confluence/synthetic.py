@@ -53,7 +53,6 @@ def vocabulary_and_tables() -> tuple[Vocabulary, Tables]:
         category_starts=np.zeros(_COLUMN_COUNT, np.int32),
         category_counts=np.full(_COLUMN_COUNT, _CATEGORIES, np.int32),
         sources=np.full(_COLUMN_COUNT, -1, np.int32),
-        aggregates=np.full(_COLUMN_COUNT, -1, np.int32),
     )
     return Vocabulary((0,), (0,), (0,), (0,), target_categories, has_texts=True), tables
 

@@ -1,6 +1,5 @@
 //! A store as the walk needs it: the relations of each table, and the cells of its rows.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -75,8 +74,9 @@ pub(super) struct ColumnShape {
     pub column_id: i32,
     /// The z-score of a timestamp column.
     pub time: ZScore,
-    /// Whether its cells may be masked: no model predicts an identifier, the time of a row is told by other
-    /// tensors, and a label of a test row is nothing to learn from.
+    /// Whether its cells may be masked: no model predicts an identifier, other tensors tell the time of a row and
+    /// the values that link rows, the rows tell what is made of them, and a label of a test row is nothing to learn
+    /// from.
     pub may_be_masked: bool,
 }
 
@@ -91,18 +91,18 @@ impl ColumnShape {
             semantic: semantic as i8,
             column_id: column.index as i32,
             time,
-            may_be_masked: semantic != SemanticType::Identifier,
+            may_be_masked: semantic != SemanticType::Identifier && !column.links_rows,
         }
     }
 
-    /// Returns the shape of a number that is no column of the store.
-    fn number(index: u32) -> Self {
+    /// Returns the shape of an aggregate.
+    fn of_aggregate(index: u32) -> Self {
         let time = ZScore { mean: 0.0, std: 0.0 };
         Self {
             semantic: SemanticType::Numerical as i8,
             column_id: index as i32,
             time,
-            may_be_masked: true,
+            may_be_masked: false,
         }
     }
 }
@@ -129,9 +129,12 @@ impl Database {
                 shape.columns[column as usize].may_be_masked = false;
             }
         }
-        let labels = labels(metadata);
-        for &(table, column) in &labels {
+        for (table, column) in labels(metadata) {
             tables[table as usize].columns[column as usize].may_be_masked = false;
+        }
+        for summary in &metadata.summaries {
+            let columns = &mut tables[summary.table as usize].columns;
+            columns.iter_mut().for_each(|column| column.may_be_masked = false);
         }
         for (index, relation) in (0..).zip(&metadata.relations) {
             let (child, parent) = (relation.child, relation.parent);
@@ -140,16 +143,9 @@ impl Database {
         }
         for (number, aggregate) in (0..).zip(&metadata.aggregates) {
             let relation = &metadata.relations[aggregate.relation as usize];
-            let is_of_labels = match aggregate.value {
-                AggregateValue::Mean { column } => labels.contains(&(relation.child, column)),
-                _ => false,
-            };
             tables[relation.parent as usize].aggregates.push(AggregateShape {
                 number,
-                column: ColumnShape {
-                    may_be_masked: !is_of_labels,
-                    ..ColumnShape::number(aggregate.index)
-                },
+                column: ColumnShape::of_aggregate(aggregate.index),
                 relation: TableRelation { index: aggregate.relation, table: relation.child },
                 window_us: aggregate.window_us,
                 value: aggregate.value,
@@ -158,12 +154,6 @@ impl Database {
                     aggregate,
                 ),
             });
-        }
-        for summary in &metadata.summaries {
-            if summary.columns.iter().any(|&column| labels.contains(&(summary.of, column))) {
-                let columns = &mut tables[summary.table as usize].columns;
-                columns.iter_mut().for_each(|column| column.may_be_masked = false);
-            }
         }
         let summaries = metadata.summaries.iter().map(|summary| SummaryShape {
             relation: TableRelation { index: summary.relation, table: summary.table },
@@ -198,10 +188,10 @@ impl Database {
     }
 }
 
-/// Returns the columns of the store whose cells are labels of a task, or tell them: as table and place. All
-/// columns of a table of labels are among them.
-fn labels(metadata: &Metadata) -> BTreeSet<(u32, u32)> {
-    let mut found = BTreeSet::new();
+/// Returns the columns of the store whose cells are labels of a task, or that a task hides: as table and place.
+/// All columns of a table of labels are among them.
+fn labels(metadata: &Metadata) -> Vec<(u32, u32)> {
+    let mut found = Vec::new();
     for task in &metadata.tasks {
         if let TargetMetadata::Cell { column, hide } = &task.target {
             found.extend(hide.iter().chain([column]).map(|&column| (task.anchor, column)));

@@ -18,14 +18,14 @@ const GROUP: usize = 64;
 const PARTS: f64 = 65_536.0;
 
 /// The version of the rule which cells are masked; it is part of every plan with masks.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Which cells of a sequence are masked beside its target.
 ///
 /// Every cell has the same chance, but for those that tell nothing (padding, NULL), that no model
-/// predicts (identifiers), that other tensors tell (the column of the row's own time), or that are labels,
-/// also where these are rows of a table: a model that learnt from the cells of a task's target has learnt from
-/// those of its test rows.
+/// predicts (identifiers), that other tensors tell (the column of the row's own time, and values that link rows),
+/// that are made of rows of the context (aggregates and summaries), or that are labels, also where these are rows
+/// of a table: a model that learnt from the cells of a task's target has learnt from those of its test rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masks {
     /// Of 65,536 cells so many are masked.

@@ -163,6 +163,10 @@ pub struct ColumnMetadata {
     /// When the values are known, if that is later than their rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownMetadata>,
+    /// Whether it has values and is part of a key, of a reference, or of a referenced list: linked rows tell them.
+    /// Never in a store of an older version.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub links_rows: bool,
 }
 
 /// When the values of a column are known; before, contexts have NULL in their place.

@@ -66,8 +66,6 @@ def wild_batch():
 def with_masks(one, tables):
     """Returns the batch with masked cells, and tables with a column that is made of another.
 
-    Two more columns are one aggregate of two windows.
-
     The last cell of the first context is among them.
     """
     draws = np.random.default_rng(5)
@@ -82,9 +80,7 @@ def with_masks(one, tables):
         masked[b, : len(places)] = np.sort(places)
     sources = tables.sources.copy()
     sources[7] = 3
-    aggregates = tables.aggregates.copy()
-    aggregates[[1, 2]] = 1
-    return one._replace(masked=masked), tables._replace(sources=sources, aggregates=aggregates)
+    return one._replace(masked=masked), tables._replace(sources=sources)
 
 
 def some_params(settings, text_width):

@@ -107,21 +107,10 @@ def _cell(encoder, batch, tables, vectors, settings, b, s):
 
 
 def _is_masked(batch, tables, b, s):
-    """A masked cell, one that is made of values of a column with a masked cell, or one of another
-    window of a masked aggregate.
-    """
+    """A masked cell, or one that is made of values of a column with a masked cell."""
     places = [at for at in batch.masked[b] if at < batch.types.shape[1]]
     columns = {batch.columns[b, at] for at in places}
-
-    def aggregate(at):
-        return batch.rows[b, at], tables.aggregates[batch.columns[b, at]]
-
-    masked = {aggregate(at) for at in places}
-    return (
-        s in places
-        or tables.sources[batch.columns[b, s]] in columns
-        or (aggregate(s)[1] >= 0 and aggregate(s) in masked)
-    )
+    return s in places or tables.sources[batch.columns[b, s]] in columns
 
 
 def _value(encoder, batch, tables, vectors, settings, b, s):

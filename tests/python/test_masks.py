@@ -18,10 +18,16 @@ IDENTIFIER, TEXT = 0, 5
 NO_PLACE = 65535
 
 
-def labels(metadata):
-    """Returns the columns whose cells are labels in some row, or are made of them."""
+def never_masked(metadata):
+    """Returns the columns whose cells are labels in some row, are told by others, or link rows."""
     tables = metadata["tables"]
-    found = set()
+    columns = [column for table in tables for column in table["columns"]]
+    found = {column["index"] for column in columns if column.get("links_rows")}
+    found |= {aggregate["index"] for aggregate in metadata["aggregates"]}
+    for summary in metadata.get("summaries", []):
+        found |= {column["index"] for column in tables[summary["table"]]["columns"]}
+    in_columns = [table for table in tables if table["time"] and "column" in table["time"]]
+    found |= {t["columns"][t["time"]["column"]["column"]]["index"] for t in in_columns}
     for task in metadata["tasks"]:
         if "cell" in task["target"]:
             cell, columns = task["target"]["cell"], tables[task["anchor"]]["columns"]
@@ -29,17 +35,7 @@ def labels(metadata):
         elif "horizon_us" in task["target"]["derived"]:
             rows = next(table for table in tables if table["name"] == f"{task['name']} labels")
             found |= {column["index"] for column in rows["columns"]}
-    made = set()
-    for aggregate in metadata["aggregates"]:
-        if "mean" in aggregate["value"]:
-            child = tables[metadata["relations"][aggregate["relation"]]["child"]]
-            if child["columns"][aggregate["value"]["mean"]["column"]]["index"] in found:
-                made.add(aggregate["index"])
-    for summary in metadata.get("summaries", []):
-        of = tables[summary["of"]]["columns"]
-        if any(of[at]["index"] in found for at in summary["columns"]):
-            made |= {column["index"] for column in tables[summary["table"]]["columns"]}
-    return found | made
+    return found
 
 
 def expected_masks(batch, row, settings, task, never):
@@ -89,10 +85,7 @@ def test_masks_are_those_of_the_twin(request, store, texts, share, most):
     ) as sampler:  # fmt: skip
         metadata = sampler.database_metadata()
         tables = metadata["tables"]
-        in_columns = [t for t in tables if t["time"] and "column" in t["time"]]
-        times = {t["columns"][t["time"]["column"]["column"]]["index"] for t in in_columns}
-        assert times
-        assert labels(metadata)
+        never = never_masked(metadata)
         rows_of_labels = [
             column["index"]
             for table in tables
@@ -102,7 +95,7 @@ def test_masks_are_those_of_the_twin(request, store, texts, share, most):
         for task in sampler.tasks:
             for _, batch in zip(range(12), sampler.evaluate("val", [task]), strict=False):
                 for row in np.flatnonzero(batch["seq_weight"]):
-                    places = expected_masks(batch, row, settings, task, times | labels(metadata))
+                    places = expected_masks(batch, row, settings, task, never)
                     listed = places + [NO_PLACE] * (most - len(places))
                     assert batch["masked_pos"][row].tolist() == listed
                     assert np.flatnonzero(batch["is_masked"][row]).tolist() == places

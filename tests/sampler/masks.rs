@@ -171,7 +171,7 @@ fn p6_a_cursor_of_the_first_rule_of_masks_is_rejected_by_its_version() {
     let position = masking.cursor().position().clone();
     let error = masking.resume(&Cursor::new(CursorKind::Sampler, plan, position)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
-    let expected = "1 setting differs: \"mask_version\" was not there and is now 2";
+    let expected = "1 setting differs: \"mask_version\" was not there and is now 3";
     assert!(error.to_string().contains(expected), "{error}");
 }
 

@@ -379,7 +379,7 @@ fn number_column(aggregate: &AggregateMetadata) -> ColumnMetadata {
     let stats =
         ColumnStats::Numerical { scale: Scale::Linear, mean: 0.0, std: 1.0, min: 0.0, max: 0.0 };
     let (name, index) = (aggregate.name.clone(), aggregate.index);
-    ColumnMetadata { name, index, offset: 0, null_count: 0, stats, known: None }
+    ColumnMetadata { name, index, offset: 0, null_count: 0, stats, known: None, links_rows: false }
 }
 
 /// An aggregate of the children of row `parent`, by a loop over all rows of their table.
@@ -655,40 +655,32 @@ fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected
     }
 }
 
-/// Returns the columns whose cells are labels in some row, or are made of them.
-fn labels(store: &Store) -> Vec<u32> {
+/// Returns the columns whose cells are labels in some row, or made of other rows, or values that link rows.
+fn never_masked(store: &Store) -> Vec<u32> {
     let metadata = store.metadata();
-    let mut labels = Vec::new();
+    let columns = metadata.tables.iter().flat_map(|table| &table.columns);
+    let mut never: Vec<u32> =
+        columns.filter(|column| column.links_rows).map(|column| column.index).collect();
+    never.extend(metadata.aggregates.iter().map(|aggregate| aggregate.index));
+    for summary in &metadata.summaries {
+        let own = &metadata.tables[summary.table as usize].columns;
+        never.extend(own.iter().map(|column| column.index));
+    }
     for task in &metadata.tasks {
         match &task.target {
             TargetMetadata::Cell { column, hide } => {
                 let columns = &metadata.tables[task.anchor as usize].columns;
                 let places = hide.iter().chain([column]);
-                labels.extend(places.map(|&place| columns[place as usize].index));
+                never.extend(places.map(|&place| columns[place as usize].index));
             }
             TargetMetadata::Derived { horizon_us: Some(_), .. } => {
                 let own = store.table(&format!("{} labels", task.name)).unwrap().metadata();
-                labels.extend(own.columns.iter().map(|column| column.index));
+                never.extend(own.columns.iter().map(|column| column.index));
             }
             TargetMetadata::Derived { horizon_us: None, .. } => {}
         }
     }
-    let cells = labels.clone();
-    for aggregate in &metadata.aggregates {
-        let AggregateValue::Mean { column } = aggregate.value else { continue };
-        let child = metadata.relations[aggregate.relation as usize].child as usize;
-        if cells.contains(&metadata.tables[child].columns[column as usize].index) {
-            labels.push(aggregate.index);
-        }
-    }
-    for summary in &metadata.summaries {
-        let of = &metadata.tables[summary.of as usize].columns;
-        if summary.columns.iter().any(|&column| cells.contains(&of[column as usize].index)) {
-            let own = &metadata.tables[summary.table as usize].columns;
-            labels.extend(own.iter().map(|column| column.index));
-        }
-    }
-    labels
+    never
 }
 
 /// Masked are the first cells that may be and whose 16 bits of the sequence's words are below the share.
@@ -710,14 +702,14 @@ fn check_masks(
             _ => None,
         })
         .collect();
-    let labels = labels(store);
+    let never = never_masked(store);
     let identity = [name_identity(task), 0, u64::from(index)];
     let words = Stream::new(settings.seed, Purpose::MaskedCell, identity);
     let may_be = |at: usize| {
         let Expected { column, cell, is_target, .. } = &cells[at];
         let is_told = *cell == Cell::Null || *cell == Cell::Identifier || *is_target;
         let is_out = times.contains(&column.index) || !masks.texts && matches!(cell, Cell::Text(_));
-        !is_told && !is_out && !labels.contains(&column.index)
+        !is_told && !is_out && !never.contains(&column.index)
     };
     let part_of_word = |at: usize| (words.word(at as u64 / 4) >> (16 * (at % 4))) % 65_536;
     let share = u64::from(masks.share);
@@ -803,7 +795,7 @@ fn with_some_pools(settings: Settings, store: &Store) -> Settings {
 #[test]
 fn every_sequence_equals_that_of_the_plain_twin() {
     let (mut cut, mut links, mut contexts, mut aggregates, mut masked) = (0, 0, 0, 0, 0);
-    let (mut of_pools, mut listed) = (0, 0);
+    let (mut of_pools, mut listed, mut linking) = (0, 0, 0);
     for number in 0..60 {
         let (_folder, store) = random_store(number);
         let settings = with_some_masks(with_some_widths(small(number), &store));
@@ -840,6 +832,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
                     of_pools += usize::from(matches!(served, Served::Pool(..)));
                     masked += usize::from(settings.masks.is_some());
                     listed += usize::from(settings.masks.is_some() && has_listed_labels(&store));
+                    linking += usize::from(settings.masks.is_some() && has_linking_values(&store));
                     aggregates += aggregates_of(&store, anchor).count();
                     links += rows;
                     cut += usize::from(rows == settings.shape.max_rows as usize);
@@ -856,7 +849,12 @@ fn every_sequence_equals_that_of_the_plain_twin() {
         aggregates > 1000 && masked > 100 && of_pools > 100,
         "{aggregates} {masked} {of_pools}"
     );
-    assert!(listed > 50, "{listed}");
+    assert!(listed > 50 && linking > 100, "{listed} {linking}");
+}
+
+/// Whether some columns with values are part of keys or references.
+fn has_linking_values(store: &Store) -> bool {
+    store.metadata().tables.iter().flat_map(|table| &table.columns).any(|column| column.links_rows)
 }
 
 /// Whether a task of the store has its labels as rows of a table.

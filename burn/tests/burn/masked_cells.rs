@@ -6,7 +6,7 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use headwater::ErrorKind;
 use headwater::plan::Split;
-use headwater::store::{AggregateValue, Metadata, Store, TargetMetadata, TimeMetadata};
+use headwater::store::{Metadata, Store, TargetMetadata, TimeMetadata};
 use headwater_burn::{EvaluationLoader, GraphBatch, Loader};
 
 use crate::shop::{bits, churn_path, floats, ints, loader, loader_of, settings, shop, with_masks};
@@ -51,8 +51,8 @@ fn masked_cells_of(store: Arc<Store>, least: u64) -> u64 {
         })
         .collect();
     assert!(!times.is_empty());
-    let labels = labels(store.metadata());
-    assert!(!labels.is_empty());
+    let never = never_masked(store.metadata());
+    assert!(!never.is_empty());
     let rows_of_labels: Vec<i32> = (store.metadata().label_tables())
         .flat_map(|(_, table)| &store.metadata().tables[table as usize].columns)
         .map(|column| column.index as i32)
@@ -70,7 +70,7 @@ fn masked_cells_of(store: Arc<Store>, least: u64) -> u64 {
             let is_eligible = [null[at], target[at], padding[at]] == [0; 3]
                 && kinds[at] != 0
                 && !times.contains(&columns[at])
-                && !labels.contains(&columns[at]);
+                && !never.contains(&columns[at]);
             assert!(is_eligible || is_masked == 0, "cell {at}");
             of_labels += u64::from(padding[at] == 0 && rows_of_labels.contains(&columns[at]));
             eligible += u64::from(is_eligible);
@@ -84,12 +84,19 @@ fn masked_cells_of(store: Arc<Store>, least: u64) -> u64 {
     of_labels
 }
 
-/// Returns the columns whose cells are labels of a task in some row, or are made of them.
-fn labels(metadata: &Metadata) -> Vec<i32> {
+/// Returns the columns whose cells are labels of a task in some row, made of other rows, or values that link rows.
+fn never_masked(metadata: &Metadata) -> Vec<i32> {
     let index = |table: u32, column: u32| {
         metadata.tables[table as usize].columns[column as usize].index as i32
     };
-    let mut cells = Vec::new();
+    let linking = metadata.tables.iter().flat_map(|table| &table.columns);
+    let linking = linking.filter(|column| column.links_rows).map(|column| column.index as i32);
+    let aggregates = metadata.aggregates.iter().map(|aggregate| aggregate.index as i32);
+    let mut cells: Vec<i32> = linking.chain(aggregates).collect();
+    for summary in &metadata.summaries {
+        let columns = &metadata.tables[summary.table as usize].columns;
+        cells.extend(columns.iter().map(|column| column.index as i32));
+    }
     for task in &metadata.tasks {
         match &task.target {
             TargetMetadata::Cell { column, hide } => {
@@ -103,23 +110,7 @@ fn labels(metadata: &Metadata) -> Vec<i32> {
             TargetMetadata::Derived { horizon_us: None, .. } => {}
         }
     }
-    let means = metadata.aggregates.iter().filter(|aggregate| match aggregate.value {
-        AggregateValue::Mean { column } => {
-            let child = metadata.relations[aggregate.relation as usize].child;
-            cells.contains(&index(child, column))
-        }
-        _ => false,
-    });
-    let summaries = metadata.summaries.iter().filter(|summary| {
-        summary.columns.iter().any(|&column| cells.contains(&index(summary.of, column)))
-    });
-    let of_summaries =
-        summaries.flat_map(|summary| metadata.tables[summary.table as usize].columns.iter());
-    let made: Vec<i32> = means
-        .map(|aggregate| aggregate.index as i32)
-        .chain(of_summaries.map(|column| column.index as i32))
-        .collect();
-    [cells, made].concat()
+    cells
 }
 
 /// Test 5: ranks and a resume change no mask.
