@@ -91,7 +91,7 @@ impl ColumnShape {
             semantic: semantic as i8,
             column_id: column.index as i32,
             time,
-            may_be_masked: semantic != SemanticType::Identifier && !column.links_rows,
+            may_be_masked: semantic != SemanticType::Identifier,
         }
     }
 
@@ -124,7 +124,10 @@ impl Database {
                 aggregates: Vec::new(),
             })
             .collect();
-        for (shape, table) in tables.iter_mut().zip(&metadata.tables) {
+        for (number, (shape, table)) in (0..).zip(tables.iter_mut().zip(&metadata.tables)) {
+            for (column, of) in shape.columns.iter_mut().zip(&table.columns) {
+                column.may_be_masked &= !metadata.links_rows(number, &of.name);
+            }
             if let Some(TimeMetadata::Column { column, .. }) = table.time {
                 shape.columns[column as usize].may_be_masked = false;
             }

@@ -163,10 +163,6 @@ pub struct ColumnMetadata {
     /// When the values are known, if that is later than their rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownMetadata>,
-    /// Whether it has values and is part of a key, of a reference, or of a referenced list: linked rows tell them.
-    /// Never in a store of an older version.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub links_rows: bool,
 }
 
 /// When the values of a column are known; before, contexts have NULL in their place.
@@ -306,6 +302,9 @@ pub struct RelationMetadata {
     pub child: u32,
     /// The parent table.
     pub parent: u32,
+    /// The parent's columns that are referred to; empty if they are its key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_columns: Vec<String>,
     /// The offset of the parent's row number in the child's record.
     pub parent_offset: u32,
     /// The number of links: children with a parent.
@@ -491,6 +490,20 @@ impl Metadata {
     #[must_use]
     pub fn has_parents(&self, summary: &SummaryMetadata) -> bool {
         (summary.relation as usize) < self.relations.len()
+    }
+
+    /// Whether a column is part of its table's key, of a reference, or of the columns that one refers to: linked rows
+    /// tell its values.
+    ///
+    /// In a table with a `+` in names of columns, others may seem to be part of a reference, too.
+    #[must_use]
+    pub fn links_rows(&self, table: u32, column: &str) -> bool {
+        let part = format!("+{column}+");
+        self.tables[table as usize].key.iter().any(|key| key == column)
+            || self.relations.iter().any(|relation| {
+                relation.child == table && format!("+{}+", relation.name).contains(&part)
+                    || relation.parent == table && relation.to_columns.iter().any(|to| to == column)
+            })
     }
 
     /// Returns the tables whose rows are labels, by number, each after its task.

@@ -21,9 +21,15 @@ NO_PLACE = 65535
 def never_masked(metadata):
     """Returns the columns whose cells are labels in some row, are told by others, or link rows."""
     tables = metadata["tables"]
-    columns = [column for table in tables for column in table["columns"]]
-    found = {column["index"] for column in columns if column.get("links_rows")}
-    found |= {aggregate["index"] for aggregate in metadata["aggregates"]}
+    found = {aggregate["index"] for aggregate in metadata["aggregates"]}
+    for number, table in enumerate(tables):
+        links = set(table["key"])
+        for relation in metadata["relations"]:
+            if relation["child"] == number:
+                links |= set(relation["name"].split("+"))
+            if relation["parent"] == number:
+                links |= set(relation.get("to_columns", []))
+        found |= {column["index"] for column in table["columns"] if column["name"] in links}
     for summary in metadata.get("summaries", []):
         found |= {column["index"] for column in tables[summary["table"]]["columns"]}
     in_columns = [table for table in tables if table["time"] and "column" in table["time"]]

@@ -205,19 +205,8 @@ fn p7_no_masked_cell_is_a_label_or_is_made_of_labels() {
             masked.insert(name_of(one.1).unwrap());
         }
     }
-    let expected = [
-        "games by team, last 80 hours: count",
-        "games by team, last 80 hours: mean of crowd",
-        "games by team: count",
-        "games by team: mean of crowd",
-        "games by week and team.crowd: mean",
-        "games.crowd",
-        "teams.city",
-        "teams.founded",
-    ];
-    for name in expected {
-        assert!(masked.contains(name), "no masked cell of {name}, but of {masked:?}");
-    }
+    let expected = ["games.crowd", "teams.city", "teams.founded"];
+    assert_eq!(masked.iter().collect::<Vec<_>>(), expected);
 }
 
 /// The rows with the labels are in the contexts, unmasked, and so are what is made of them.

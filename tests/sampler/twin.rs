@@ -9,7 +9,7 @@ use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Aggregates, Batch, Children, Masks, Pool, Settings, Walk};
 use headwater::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Scale,
-    Seed, Store, TableMetadata, TargetMetadata, TimeMetadata, is_visible,
+    Seed, SemanticType, Store, TableMetadata, TargetMetadata, TimeMetadata, is_visible,
 };
 
 use crate::summaries::{Asked, Place, summary_of};
@@ -379,7 +379,7 @@ fn number_column(aggregate: &AggregateMetadata) -> ColumnMetadata {
     let stats =
         ColumnStats::Numerical { scale: Scale::Linear, mean: 0.0, std: 1.0, min: 0.0, max: 0.0 };
     let (name, index) = (aggregate.name.clone(), aggregate.index);
-    ColumnMetadata { name, index, offset: 0, null_count: 0, stats, known: None, links_rows: false }
+    ColumnMetadata { name, index, offset: 0, null_count: 0, stats, known: None }
 }
 
 /// An aggregate of the children of row `parent`, by a loop over all rows of their table.
@@ -658,9 +658,7 @@ fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected
 /// Returns the columns whose cells are labels in some row, or made of other rows, or values that link rows.
 fn never_masked(store: &Store) -> Vec<u32> {
     let metadata = store.metadata();
-    let columns = metadata.tables.iter().flat_map(|table| &table.columns);
-    let mut never: Vec<u32> =
-        columns.filter(|column| column.links_rows).map(|column| column.index).collect();
+    let mut never = linking_values(store);
     never.extend(metadata.aggregates.iter().map(|aggregate| aggregate.index));
     for summary in &metadata.summaries {
         let own = &metadata.tables[summary.table as usize].columns;
@@ -832,7 +830,8 @@ fn every_sequence_equals_that_of_the_plain_twin() {
                     of_pools += usize::from(matches!(served, Served::Pool(..)));
                     masked += usize::from(settings.masks.is_some());
                     listed += usize::from(settings.masks.is_some() && has_listed_labels(&store));
-                    linking += usize::from(settings.masks.is_some() && has_linking_values(&store));
+                    linking +=
+                        usize::from(settings.masks.is_some() && !linking_values(&store).is_empty());
                     aggregates += aggregates_of(&store, anchor).count();
                     links += rows;
                     cut += usize::from(rows == settings.shape.max_rows as usize);
@@ -852,9 +851,25 @@ fn every_sequence_equals_that_of_the_plain_twin() {
     assert!(listed > 50 && linking > 100, "{listed} {linking}");
 }
 
-/// Whether some columns with values are part of keys or references.
-fn has_linking_values(store: &Store) -> bool {
-    store.metadata().tables.iter().flat_map(|table| &table.columns).any(|column| column.links_rows)
+/// Returns the columns with values that are part of keys or references; no name has a `+`.
+fn linking_values(store: &Store) -> Vec<u32> {
+    let metadata = store.metadata();
+    let mut linking = Vec::new();
+    for (number, table) in (0..).zip(&metadata.tables) {
+        let mut names = table.key.clone();
+        for relation in &metadata.relations {
+            if relation.child == number {
+                names.extend(relation.name.split('+').map(str::to_owned));
+            }
+            if relation.parent == number {
+                names.extend(relation.to_columns.clone());
+            }
+        }
+        let columns = table.columns.iter().filter(|column| names.contains(&column.name));
+        let with_values = columns.filter(|column| column.semantic() != SemanticType::Identifier);
+        linking.extend(with_values.map(|column| column.index));
+    }
+    linking
 }
 
 /// Whether a task of the store has its labels as rows of a table.

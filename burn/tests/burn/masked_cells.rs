@@ -89,10 +89,13 @@ fn never_masked(metadata: &Metadata) -> Vec<i32> {
     let index = |table: u32, column: u32| {
         metadata.tables[table as usize].columns[column as usize].index as i32
     };
-    let linking = metadata.tables.iter().flat_map(|table| &table.columns);
-    let linking = linking.filter(|column| column.links_rows).map(|column| column.index as i32);
     let aggregates = metadata.aggregates.iter().map(|aggregate| aggregate.index as i32);
-    let mut cells: Vec<i32> = linking.chain(aggregates).collect();
+    let mut cells: Vec<i32> = aggregates.collect();
+    for (number, table) in (0..).zip(&metadata.tables) {
+        let linking =
+            table.columns.iter().filter(|column| metadata.links_rows(number, &column.name));
+        cells.extend(linking.map(|column| column.index as i32));
+    }
     for summary in &metadata.summaries {
         let columns = &metadata.tables[summary.table as usize].columns;
         cells.extend(columns.iter().map(|column| column.index as i32));

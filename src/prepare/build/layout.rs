@@ -125,5 +125,5 @@ pub(super) fn column_metadata(
         Known::Delay(delay) => KnownMetadata::Delay { delay_us: delay.0 },
         Known::At(time) => KnownMetadata::At { column: time.clone(), offset: 0 },
     });
-    Ok(ColumnMetadata { name, index, offset: 0, null_count, stats, known, links_rows: false })
+    Ok(ColumnMetadata { name, index, offset: 0, null_count, stats, known })
 }

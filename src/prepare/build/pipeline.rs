@@ -37,7 +37,7 @@ use crate::prepare::values::to_texts;
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
-    SemanticType, StatisticsUntil, SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata,
+    StatisticsUntil, SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata,
 };
 
 /// The state of a preparation.
@@ -390,10 +390,7 @@ impl<'a> Preparation<'a> {
         for (read, table) in ingested.iter().zip(&self.schema.tables) {
             let mut columns = Vec::new();
             for summary in &read.columns {
-                let column = self.add_column(summary, &summary.name, &table.name)?;
-                let links_rows = column.semantic() != SemanticType::Identifier
-                    && self.schema.links_rows(table, &summary.name);
-                columns.push(ColumnMetadata { links_rows, ..column });
+                columns.push(self.add_column(summary, &summary.name, &table.name)?);
             }
             all.push(columns);
         }

@@ -213,7 +213,6 @@ impl SummaryRows {
             null_count: column.cells.iter().filter(|cell| cell.is_none()).count() as u64,
             stats: column.stats.clone(),
             known: None,
-            links_rows: false,
         };
         (first_index..).zip(&self.columns).map(metadata).collect()
     }

@@ -368,7 +368,7 @@ impl Schema {
     }
 
     /// Whether a column of `table` is part of its key, of a reference, or of a referenced list.
-    pub(in crate::prepare) fn links_rows(&self, table: &Table, column: &str) -> bool {
+    pub(super) fn links_rows(&self, table: &Table, column: &str) -> bool {
         let incoming =
             self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
         let own = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);
