@@ -444,6 +444,11 @@ impl Root for Metadata {
     const KIND: Kind = Kind::Tables;
     const FORMAT_VERSION: u32 = FORMAT_VERSION;
 
+    #[cfg(feature = "prepare")]
+    fn root(&self) -> Digest {
+        self.root
+    }
+
     fn root_mut(&mut self) -> &mut Digest {
         &mut self.root
     }
