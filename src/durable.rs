@@ -33,6 +33,29 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     Ok(lock(file)? != Locked::Elsewhere)
 }
 
+/// Waits until no other process holds the lock of a file or folder, and takes it; false where the file
+/// system has no locks.
+///
+/// Calls `wait` ten times a second, whose error ends the waiting.
+///
+/// # Errors
+/// `Io`, and that of `wait`.
+#[cfg(feature = "prepare")]
+pub(crate) fn wait_for_lock(
+    file: &File,
+    path: &Path,
+    wait: &dyn Fn() -> Result<()>,
+) -> Result<bool> {
+    loop {
+        match lock(file).map_err(|e| Error::io(path, "locking", e))? {
+            Locked::Here => return Ok(true),
+            Locked::Never => return Ok(false),
+            Locked::Elsewhere => wait()?,
+        }
+        sleep(Claim::PAUSE);
+    }
+}
+
 /// Who holds the lock of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Locked {

@@ -1,7 +1,7 @@
 """A deterministic, resumable sampler and reducer.
 
-`prepare` makes a store from tables, `audit` looks for leaks in it, `Store` opens it, and `Sampler`
-makes batches from it. From a log of events `prepare` makes a store for `Events`, which makes token
+`prepare` makes a store from tables, `audit` looks for leaks in it, `stage` copies it to a node's own
+disk, `Store` opens it, and `Sampler` makes batches from it. From a log of events `prepare` makes a store for `Events`, which makes token
 rows.
 `reduce` folds statistics of rows that several processes hold, with the same bits for any number of
 processes. The commands `headwater` and `headwater-reduce` do the same from a shell.
@@ -29,6 +29,7 @@ from headwater._headwater import (
     audit,
     draft_schema,
     prepare,
+    stage,
 )
 from headwater.events import Events
 from headwater.page import Page
@@ -62,4 +63,5 @@ __all__ = [
     "draft_schema",
     "prepare",
     "reduce",
+    "stage",
 ]

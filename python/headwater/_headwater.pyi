@@ -27,6 +27,14 @@ class Report(TypedDict):
     store_bytes: int
     remarks: list[str]
 
+class StageReport(TypedDict):
+    """A copy of a store: its root, length and number of files, and whether this call made it."""
+
+    root: str
+    bytes: int
+    files: int
+    copied: bool
+
 class Leak(TypedDict):
     """A possible leak of the future or of the label.
 
@@ -744,6 +752,35 @@ def prepare(
         LimitExceeded: A limit of the schema or of the format is exceeded.
         InvalidArgument: An argument is not valid, or `out` exists already.
         IoError: The operating system reported an error.
+    """
+
+def stage(
+    store: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    progress: Callable[[str, int, int | None], object] | None = None,
+) -> StageReport:
+    """Copies a store to the folder `out`, such as one on the node's own disk, unless it is there.
+
+    Of processes that call it at one time with the same arguments one copies, and the others wait
+    for it. Every block is checked against its digest before it is written. Ctrl-C interrupts it,
+    and a killed process leaves nothing at `out`; the next call removes what it has written.
+
+    Args:
+        store: The store's folder, of tables or events.
+        out: The folder of the copy. If it is there, its root must be that of the store, and each
+            file must have its length, header and section table; blocks are checked when they are
+            first read.
+        progress: Called with the stage, the number of bytes done, and the total if it is known.
+
+    Returns:
+        The root, the length and the number of files, and whether this call made the copy.
+
+    Raises:
+        InvalidArgument: Something else is at `out`, or another process failed to make the copy.
+        NotOurs: `store` is no store.
+        Corrupt: The store, or the copy that is there, is damaged.
+        IoError: The operating system reported an error, such as a full disk.
     """
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,6 +4,7 @@
 //! it opens a file, and every block against its digest on first read, so that damage is reported
 //! where it is found and is never decoded.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ pub(super) const NAME_BYTES: usize = 24;
 /// The number of bytes under one digest: as few as BLAKE3 hashes at full speed, because a process
 /// that reads a few bytes first checks their whole block.
 pub(super) const BLOCK_BYTES: usize = 16 * 1024;
-const DIGEST_BYTES: usize = 32;
+pub(super) const DIGEST_BYTES: usize = 32;
 const CACHE_LINE: usize = 64;
 
 const _: () =
@@ -32,25 +33,33 @@ const _: () =
 /// One open file of a store.
 #[derive(Clone)]
 pub(crate) struct Container {
-    file: Arc<File>,
-    sections: Vec<Entry>,
+    pub(super) file: Arc<File>,
+    pub(super) sections: Vec<Entry>,
     /// Whether the bytes are a copy in memory, which no digest fits.
     is_copy: bool,
 }
 
-struct File {
-    path: PathBuf,
-    map: Map,
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) map: Map,
     /// What is read ahead; none when memory holds the files.
     read_ahead: Option<Arc<ReadAhead>>,
 }
 
 #[derive(Clone)]
-struct Entry {
-    name: String,
-    offset: usize,
-    length: usize,
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) offset: usize,
+    pub(super) length: usize,
     digests_at: usize,
+}
+
+impl Entry {
+    /// Where the digests of the section's blocks lie in the file.
+    #[cfg(feature = "prepare")]
+    pub(super) fn digests(&self) -> Range<usize> {
+        self.digests_at..self.digests_at + self.length.div_ceil(BLOCK_BYTES) * DIGEST_BYTES
+    }
 }
 
 impl Container {
@@ -157,6 +166,19 @@ impl Container {
 
     /// Checks every byte of the file: blocks against their digests, and that gaps are zero.
     pub(crate) fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
+        self.check_gaps()?;
+        for entry in &self.sections {
+            let section = self.any_section(&entry.name)?;
+            for block in 0..entry.length.div_ceil(BLOCK_BYTES) {
+                section.check_block(block)?;
+                progress(section.block(block).len() as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that there are zeros between the sections, and before the section table.
+    pub(super) fn check_gaps(&self) -> Result<()> {
         let bytes = self.file.map.bytes();
         let mut end = HEADER_BYTES;
         for entry in &self.sections {
@@ -167,11 +189,6 @@ impl Container {
                     "expected zeros in the {} bytes before section {name:?}, found others",
                     gap.len()
                 )));
-            }
-            let section = self.any_section(&entry.name)?;
-            for block in 0..entry.length.div_ceil(BLOCK_BYTES) {
-                section.check_block(block)?;
-                progress(section.block(block).len() as u64)?;
             }
             end = entry.offset + entry.length;
         }
@@ -204,6 +221,17 @@ pub(crate) fn check_is_file(path: &Path) -> Result<()> {
         (_, true) => Err(corrupt(path, "expected a file, found a folder")),
         _ => Err(corrupt(path, "expected a file, found a pipe or a device")),
     }
+}
+
+fn corrupt_section(path: &Path, name: &str, what: impl std::fmt::Display) -> Error {
+    corrupt(path, format_args!("section {name:?}: {what}"))
+}
+
+/// Returns the error of a block that is not the one that was written.
+pub(super) fn changed_block(path: &Path, section: &str, bytes: Range<usize>) -> Error {
+    let Range { start, end } = bytes;
+    let what = format_args!("the bytes {start}..{end} of the file do not match their digest");
+    corrupt_section(path, section, what)
 }
 
 fn corrupt(path: &Path, what: impl std::fmt::Display) -> Error {
@@ -391,7 +419,7 @@ impl Section {
 
     /// Returns an error about this section.
     pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
-        corrupt(&self.file.path, format!("section {:?}: {what}", self.name))
+        corrupt_section(&self.file.path, &self.name, what)
     }
 
     #[cold]
@@ -425,10 +453,8 @@ impl Section {
         let recorded = &self.file.map.bytes()[at..at + DIGEST_BYTES];
         if blake3::hash(self.block(block)).as_bytes()[..] != *recorded {
             let from = self.offset + block * BLOCK_BYTES;
-            return Err(self.corrupt(format!(
-                "the bytes {from}..{} of the file do not match their digest",
-                from + self.block(block).len()
-            )));
+            let bytes = from..from + self.block(block).len();
+            return Err(changed_block(&self.file.path, &self.name, bytes));
         }
         self.checked[block / 64].fetch_or(1 << (block % 64), Ordering::Relaxed);
         Ok(())

@@ -25,6 +25,10 @@ pub(crate) trait Root: Clone + Serialize + DeserializeOwned {
     /// The version of the format that this build reads and writes.
     const FORMAT_VERSION: u32;
 
+    /// Returns the root.
+    #[cfg(feature = "prepare")]
+    fn root(&self) -> Digest;
+
     /// Returns the place of the root.
     fn root_mut(&mut self) -> &mut Digest;
 
@@ -172,6 +176,18 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
     read_file(&file)
 }
 
+/// Reads the metadata of the store in the folder `path` and checks them: returns them and their text.
+///
+/// # Errors
+/// As those of [`read_metadata`] and [`Root::decode`].
+pub(crate) fn read_root<M: Root>(path: &Path) -> Result<(M, Vec<u8>)> {
+    let text = read_metadata(path)?;
+    let place = || format!("{}", path.join(METADATA_FILE).display());
+    // Numbers are read as they were written, whatever the caller's rounding is.
+    let metadata = in_default_environment(|| M::decode(&text)).context(place)?;
+    Ok((metadata, text))
+}
+
 /// The part of memory that the files may fill. The rest is for the process itself: reading ahead what is in
 /// memory after all costs little, and not doing so where it is not costs seconds a batch.
 const QUARTERS_OF_MEMORY: u64 = 3;
@@ -185,10 +201,7 @@ pub(crate) fn open_folder<M: Root>(
     path: &Path,
     memory: Option<u64>,
 ) -> Result<(M, u64, Vec<Container>)> {
-    let text = read_metadata(path)?;
-    let place = || format!("{}", path.join(METADATA_FILE).display());
-    // Numbers are read as they were written, whatever the caller's rounding is.
-    let metadata = in_default_environment(|| M::decode(&text)).context(place)?;
+    let (metadata, text) = read_root::<M>(path)?;
     let bytes = metadata.files().iter().fold(0_u64, |sum, file| sum.saturating_add(file.length));
     let is_larger = memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY);
     let read_ahead = is_larger.then(|| Arc::new(ReadAhead::new()));

@@ -1,6 +1,8 @@
 //! The `.bin` files of a store: named sections, a digest for every block.
 #![doc = include_str!("FORMAT.md")]
 
+#[cfg(feature = "prepare")]
+mod copy;
 mod file;
 mod folder;
 mod read_ahead;
@@ -14,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Digest;
 
-#[cfg(feature = "prepare")]
-pub(crate) use file::is_container;
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
 pub(crate) use folder::{Root, check_no_other_files, file_of, open_folder, warm};
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]
 pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};
+#[cfg(feature = "prepare")]
+pub(crate) use {file::is_container, folder::read_root};
 
 /// A file of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -101,6 +101,11 @@ impl Root for EventsMetadata {
     const KIND: Kind = Kind::Events;
     const FORMAT_VERSION: u32 = FORMAT_VERSION;
 
+    #[cfg(feature = "prepare")]
+    fn root(&self) -> Digest {
+        self.root
+    }
+
     fn root_mut(&mut self) -> &mut Digest {
         &mut self.root
     }

@@ -3,7 +3,7 @@
 //! [`source`] reads tables, [`schema`] describes their columns, [`draft`] guesses a schema,
 //! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`); [`prepare_events`]
 //! builds that of a log of events, and `export_events` (feature `arrayrecord`) writes its events as
-//! ArrayRecord files.
+//! ArrayRecord files. [`stage`] copies a store to the disk of a node.
 
 #[cfg(feature = "arrayrecord")]
 mod arrayrecord;
@@ -21,6 +21,7 @@ mod partial;
 mod replaced;
 pub mod schema;
 pub mod source;
+mod stage;
 mod values;
 #[cfg(not(feature = "arrayrecord"))]
 mod without_arrayrecord;
@@ -42,6 +43,7 @@ pub use export::{ExportReport, ExportedFile, export_events};
 pub(crate) use key_text::key_text_of;
 pub(crate) use options::memory_size;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
+pub use stage::{StageReport, stage};
 #[cfg(all(feature = "cli", not(feature = "arrayrecord")))]
 pub(crate) use without_arrayrecord::without_arrayrecord;
 

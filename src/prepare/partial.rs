@@ -1,13 +1,15 @@
 //! The folder in which a store is written before it gets its name.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::replaced::{Replaced, is_store};
-use crate::durable::{Disk, Storage, commit_folder, replace_folder, try_lock};
+use crate::durable::{Disk, Storage, commit_folder, replace_folder, try_lock, wait_for_lock};
 use crate::error::{Error, Result};
 use crate::files::try_open_folder;
+use crate::progress::Progress;
 use crate::store::METADATA_FILE;
 
 /// The folder in which a store is written; dropping it without `commit` removes it.
@@ -23,26 +25,7 @@ pub(super) struct Partial {
 impl Partial {
     /// Creates and locks the folder for the store at `out`, with `folders` and `staging` in it.
     pub(super) fn create(out: &Path, replaced: Option<Replaced>, folders: &[&str]) -> Result<Self> {
-        refuse_within_store(out)?;
-        let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
-            Error::invalid(format!(
-                "expected the path of a folder to create, found {}",
-                out.display()
-            ))
-        })?;
-        name.push(".partial");
-        let path = out.with_file_name(name);
-        let io = |action, path: &Path| {
-            let path = path.to_path_buf();
-            move |e| Error::io(&path, action, e)
-        };
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
-            return Err(Error::invalid(format!(
-                "expected no file at {}, because the store is written there first; move the file \
-                 away",
-                path.display()
-            )));
-        }
+        let path = partial_path(out)?;
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
         let locked = try_open_folder(&path).map_err(io("opening", &path))?;
         if !try_lock(&locked).map_err(io("locking", &path))? {
@@ -60,6 +43,67 @@ impl Partial {
         if !is_at_path {
             return Err(in_use(&path));
         }
+        Self::in_folder(path, locked, out, replaced, folders)
+    }
+
+    /// [`Partial::create`] without `folders`, when no other process writes the store at `out`; `None` when
+    /// another one has written it.
+    ///
+    /// A process that was killed gives its turn to the next. One that failed does not, because the next
+    /// would fail as it did.
+    pub(super) fn create_in_turn(out: &Path, progress: &dyn Progress) -> Result<Option<Self>> {
+        let path = partial_path(out)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder).map_err(io("creating", folder))?;
+        let is_new = match fs::create_dir(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+            created => created.map(|()| true).map_err(io("creating", &path))?,
+        };
+        let ended = || match fs::symlink_metadata(out).is_ok() {
+            true => Ok(None),
+            false => Err(Error::invalid(format!(
+                "another process was writing {} and failed; see its message, and run this again",
+                out.display()
+            ))),
+        };
+        let locked = match try_open_folder(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return ended(),
+            opened => opened.map_err(io("opening", &path))?,
+        };
+        let is_waiting = Cell::new(false);
+        let wait = || {
+            if !is_waiting.replace(true) {
+                progress.begin("waiting for another process", None);
+            }
+            progress.advance(0)
+        };
+        if !wait_for_lock(&locked, &path, &wait)? && !is_new {
+            return Err(Error::invalid(format!(
+                "{} is there, and its file system has no locks that tell whether another process writes \
+                 it; wait until it is gone, or remove it if no process does",
+                path.display()
+            )));
+        }
+        if !is_still_at(&locked, &path).map_err(io("examining", &path))? {
+            return ended();
+        }
+        if fs::symlink_metadata(out).is_ok() {
+            // Empty if it was made above. No other folder is removed.
+            let _ = fs::remove_dir(&path);
+            return Ok(None);
+        }
+        Self::in_folder(path, locked, out, None, &[]).map(Some)
+    }
+
+    /// Makes `folders` and `staging` in the folder `path`, which is locked, in place of the files of an
+    /// interrupted preparation.
+    fn in_folder(
+        path: PathBuf,
+        locked: File,
+        out: &Path,
+        replaced: Option<Replaced>,
+        folders: &[&str],
+    ) -> Result<Self> {
         let listed = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let left = listed.map_err(io("listing", &path))?;
         // Removes the files of an interrupted preparation, but no other files.
@@ -111,7 +155,29 @@ impl Drop for Partial {
     }
 }
 
-/// Whether a preparation, or an export, writes a file or folder of this name.
+/// Returns the path of the folder in which the store at `out` is written.
+fn partial_path(out: &Path) -> Result<PathBuf> {
+    refuse_within_store(out)?;
+    let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
+        Error::invalid(format!("expected the path of a folder to create, found {}", out.display()))
+    })?;
+    name.push(".partial");
+    let path = out.with_file_name(name);
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
+        return Err(Error::invalid(format!(
+            "expected no file at {}, because the store is written there first; move the file away",
+            path.display()
+        )));
+    }
+    Ok(path)
+}
+
+/// Returns the conversion of an error of the operating system, with the action and the path.
+fn io<'a>(action: &'a str, path: &'a Path) -> impl Fn(io::Error) -> Error + use<'a> {
+    move |e| Error::io(path, action, e)
+}
+
+/// Whether a preparation, an export or a copy writes a file or folder of this name.
 fn is_ours(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();

@@ -25,6 +25,7 @@ mod prepare;
 mod reduce;
 mod sampler;
 mod sql;
+mod stage;
 mod store;
 mod work;
 
@@ -74,6 +75,8 @@ mod _headwater {
     use super::sampler::{Evaluation, SamplerCore, sampler_defaults};
     #[pymodule_export]
     use super::sql::{SqlRows, SqlTables};
+    #[pymodule_export]
+    use super::stage::stage;
     #[pymodule_export]
     use super::store::Store;
 

@@ -447,6 +447,11 @@ impl Root for Metadata {
     const KIND: Kind = Kind::Tables;
     const FORMAT_VERSION: u32 = FORMAT_VERSION;
 
+    #[cfg(feature = "prepare")]
+    fn root(&self) -> Digest {
+        self.root
+    }
+
     fn root_mut(&mut self) -> &mut Digest {
         &mut self.root
     }

@@ -8,11 +8,11 @@ use headwater::store::Store;
 use crate::{Workshop, run, succeed};
 
 /// A small disk in memory; dropping it unmounts it.
-struct SmallDisk<'a>(&'a Path);
+pub(crate) struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
     /// Mounts the disk; `None` if the user may not mount.
-    fn mount(at: &'a Path, size: &str) -> Option<Self> {
+    pub(crate) fn mount(at: &'a Path, size: &str) -> Option<Self> {
         std::fs::create_dir(at).unwrap();
         let options = format!("size={size}");
         let output = Command::new("mount")

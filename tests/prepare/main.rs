@@ -15,6 +15,7 @@ mod limits;
 mod openings;
 mod page;
 mod scales;
+mod stage;
 mod strict;
 mod until;
 mod whole;

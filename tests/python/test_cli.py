@@ -94,6 +94,7 @@ def test_force_replaces_a_store_and_tables_select(tmp_path, shop_folder, schema_
         (["verify", "/nowhere"], 1, "/nowhere"),
         (["verify", "."], 3, "not a store"),
         (["warm", "."], 3, "not a store"),
+        (["stage", ".", "/nowhere/copy"], 3, "not a store"),
         (["cursor", CURSORS / "bad" / "cursor-flipped-bit.cursor"], 3, "damaged"),
     ],
 )

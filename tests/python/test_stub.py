@@ -11,7 +11,10 @@ from headwater import _headwater
 
 STUB = ast.parse((Path(headwater.__file__).parent / "_headwater.pyi").read_text())
 # Classes that exist only in the stub, for its types.
-TYPES = {"ArrowTable", "AuditReport", "AuditedTask", "Leak", "PairsView", "Report", "RowView"}
+TYPES = {
+    *("ArrowTable", "AuditReport", "AuditedTask", "Leak", "PairsView", "Report", "RowView"),
+    "StageReport",
+}
 
 
 def stub_names(body):

@@ -12,6 +12,7 @@ mod named;
 mod prepare;
 mod schema;
 mod sql;
+mod stage;
 mod verify;
 mod warm;
 
@@ -28,6 +29,7 @@ From data to a store:
   headwater schema my-folder --out schema.toml     # then read and correct schema.toml
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
+  headwater stage my.db /local/my.db               # copy it to this machine's disk, for all ranks
   headwater warm my.db                             # read it into memory before a training
   headwater audit my.db                            # does a column leak the label?
   headwater inspect my.db --table orders --row 17
@@ -63,6 +65,7 @@ enum Verb {
     Sql(sql::SqlArgs),
     Prepare(prepare::PrepareArgs),
     Verify(verify::VerifyArgs),
+    Stage(stage::StageArgs),
     Warm(warm::WarmArgs),
     Audit(audit::AuditArgs),
     Inspect(inspect_args::InspectArgs),
@@ -89,6 +92,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Sql(args) => sql::run(&args),
         Verb::Prepare(args) => prepare::run(&args, hooks),
         Verb::Verify(args) => verify::run(&args, hooks),
+        Verb::Stage(args) => stage::run(&args, hooks),
         Verb::Warm(args) => warm::run(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Export(args) => export::run(&args, hooks),

@@ -1,0 +1,25 @@
+//! `headwater.stage`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use super::prepare::Reporter;
+use super::to_python;
+use super::work::{self, Calls};
+use crate::prepare::stage as run_stage;
+
+/// Copies a store to a node's own disk, once for all its processes.
+#[pyfunction]
+#[pyo3(signature = (store, out, *, progress = None))]
+pub(super) fn stage<'py>(
+    py: Python<'py>,
+    store: PathBuf,
+    out: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let calls = Calls::default();
+    let reporter = Reporter::new(progress, &calls);
+    let report = work::run(py, &calls, || run_stage(&store, &out, &reporter))?;
+    to_python(py, &calls.settle(py, report)?)
+}
