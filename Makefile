@@ -33,7 +33,7 @@ TORCH_INDEX ?=
 TORCH := .venv-torch
 
 .PHONY: help setup demo check test test-arrayrecord test-burn test-engines test-maxtext test-torch mutants-python mutants-rust \
-	bench lint lint-burn clean-demo
+	bench docs docs-links lint lint-burn clean-demo
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -148,6 +148,29 @@ bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(BIN)/python benches/gram.py
 	$(BIN)/python benches/reduce.py
 	$(BIN)/python benches/step.py
+
+# The packages themselves, and what they import, come after what the site is made with.
+DOCS := .venv-docs
+SITE := target/site
+$(DOCS)/.tools: docs/requirements.txt $(VENV)/.tools
+	@test -x $(DOCS)/bin/python || $(BIN)/python -m venv $(DOCS)
+	@echo "installing Sphinx into $(DOCS) (100 MB)"
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@printf '%s\n' $(CURDIR)/python $(CURDIR)/$(VENV)/lib/python3*/site-packages \
+		> $$(echo $(DOCS)/lib/python3*/site-packages)/headwater.pth
+	@touch $@
+
+# Each page is read again, since a page that is kept does not repeat its warnings.
+SPHINX := $(DOCS)/bin/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going --nitpicky \
+	--conf-dir docs --doctree-dir target/site-doctrees
+
+docs: $(DOCS)/.tools ## make the documentation site in target/site; a warning is an error
+	@rm -rf $(SITE)
+	$(SPHINX) . $(SITE)
+	@echo "$(SITE)/index.html is the door"
+
+docs-links: $(DOCS)/.tools ## ask each external link of the site whether it is there; needs the network
+	$(SPHINX) --builder linkcheck . target/site-links
 
 # An item that a feature gates is missed only in the builds without that feature.
 FEWER := $(CARGO) clippy --release --quiet

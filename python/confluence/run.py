@@ -208,7 +208,7 @@ class Run:
             stores: The stores, or their folders; default: where they were during training.
 
         Returns:
-            The same kind of frame with the same rows in the same order, and more columns:
+            The same kind of frame with the same rows in the same order. Its further columns are
             `prediction` (a probability for a boolean, a number, the name of a category, or a time)
             and `null_probability`. For a number or a time, `prediction_low` and `prediction_high`
             are the ends of an interval that should hold 90 % of the labels, NULL if the run has no

@@ -454,8 +454,8 @@ class Store:
         """Returns the vectors of the column names.
 
         Returns:
-            A new array, float16 [C, D_t]: the tables' columns by their `index`, then the targets of
-            the derived tasks.
+            A new array, float16 [C, D_t], of the tables' columns by their `index`, then the targets
+            of the derived tasks.
         """
 
     def relation_embeddings(self) -> npt.NDArray[np.float16]:
@@ -723,7 +723,7 @@ def prepare(
     Args:
         source: The path of a folder of table files (.csv, .csv.gz, .csv.zst, .parquet,
             .arrayrecord; a sub-folder holds the parts of one table), of one such file, or of a
-            SQLite or DuckDB file; a pattern such as "orders/*.parquet"; the address of a Postgres
+            SQLite or DuckDB file; a pattern such as `orders/*.parquet`; the address of a Postgres
             database; or tables by name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >=
             2.2, DuckDB) or a LazyFrame of Polars. Each table is read once; a table that a task
             reads too must be readable twice.

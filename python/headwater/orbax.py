@@ -1,6 +1,7 @@
 """The sampler's cursor in an Orbax checkpoint, beside the model: `pip install orbax-checkpoint`.
 
-Example:
+Example::
+
     manager.save(step, args=ocp.args.Composite(
         state=ocp.args.StandardSave(state), sampler=headwater.orbax.save_args(sampler, step)))
     restored = manager.restore(step, args=ocp.args.Composite(

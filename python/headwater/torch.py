@@ -118,7 +118,7 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
 
 # Tensors by name or in a list, or one tensor.
-Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
+Tensors: TypeAlias = "torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]"
 # The names of tensors, or their places in a list; None for one tensor.
 _Names: TypeAlias = list[str] | range | None
 
