@@ -45,6 +45,11 @@ impl Checkpoint for CursorRecord {
 /// With it, a Learner that begins at the checkpoint of an epoch goes on with the batches that follow this epoch.
 /// The cursor of epoch 3 is the file `cursor-3.cursor`.
 ///
+/// It works with `ExecutionStrategy::SingleDevice` and with `MultiDevice`. There each device has a slice of the
+/// loader, which moves by itself; all slices end an epoch at one cursor, which is saved, and a Learner that resumes
+/// cuts new slices there. The loader that was given stays behind its slices: its own cursor is an error. The bits of
+/// the *model* under more than two devices change from run to run, because Burn adds gradients as they come.
+///
 /// # Errors
 /// A checkpoint that cannot be restored ends the process: Burn unwraps the error of this checkpointer as of its
 /// own.

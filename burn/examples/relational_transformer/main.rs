@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use burn::data::dataloader::DataLoader;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use headwater::durable::Disk;
 use headwater::plan::{Assignment, Split};
 use headwater::sampler::{Aggregates, Children, Settings, Shape, Speed, Texts, Walk};
 use headwater::store::Store;
@@ -37,7 +38,7 @@ Trains a relational transformer on the task churn of a store, and scores it on v
 
   STORE              the store: demo/churn of `make demo`
   --out RUN          the folder of the saved steps; without --resume it has none yet
-  --resume           goes on from the newest saved step of RUN
+  --resume           goes on from the newest saved step of RUN, and prints which it is
   --stop-after STEP  saves after this step and ends without scores (default: the last step, 400)
   --workers N        the threads of a step; they change no bit (default: 1)
   --seed N           of the model and of the order of the batches (default: 7)
@@ -113,10 +114,10 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
     let out = &options.out;
     let optimizer = training::optimizer();
     let (first, mut model, mut optimizer) = match (options.resume, saves::steps(out)?.last()) {
-        (true, _) => saves::restore(out, model, optimizer, loader)?,
+        (true, _) => saves::restore(&Disk, out, (model, optimizer, loader))?,
         (false, None) => {
             // A run that is killed before its next save goes on from here.
-            saves::save(out, 0, &model, &optimizer, loader)?;
+            saves::save(&Disk, out, 0, (&model, &optimizer, loader))?;
             (0, model, optimizer)
         }
         (false, Some(step)) => {
@@ -138,6 +139,9 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         )
         .into());
     }
+    if options.resume {
+        println!("goes on after step {first}");
+    }
     let steps = last.saturating_sub(first);
     let loader = loader.clone().steps_per_epoch((steps * MICRO_BATCHES as u64).max(1));
     let mut batches = loader.iter();
@@ -153,7 +157,7 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
             training::step(model, &mut optimizer, &own, tables, (options.workers, rate));
         println!("step {step} loss {loss}");
         if step % SAVE_EVERY == 0 || step == last {
-            saves::save(out, step, &model, &optimizer, &loader)?;
+            saves::save(&Disk, out, step, (&model, &optimizer, &loader))?;
         }
     }
     let (all, waited) = (begin.elapsed().as_secs_f64(), waited.as_secs_f64());

@@ -12,8 +12,8 @@ use burn::store::ModuleRecord;
 use burn::tensor::{Device, Tensor};
 use burn::train::checkpoint::{Checkpoint, Checkpointer, FileCheckpointer, KeepLastNCheckpoints};
 use burn::train::{
-    InferenceStep, Learner, LearningResult, RegressionOutput, SupervisedTraining, TrainOutput,
-    TrainStep,
+    ExecutionStrategy, InferenceStep, Learner, LearningResult, MultiDeviceOptim, RegressionOutput,
+    SupervisedTraining, TrainOutput, TrainStep,
 };
 use headwater::plan::{Assignment, Split};
 use headwater::sampler::{Settings, Shape, Speed};
@@ -76,6 +76,16 @@ fn train(
 fn train_with(
     folder: &Path,
     first: &ModuleRecord,
+    epochs: (Option<usize>, usize),
+    loaders: (&Loader, Arc<dyn DataLoader<GraphBatch>>),
+) -> LearningResult<Tiny> {
+    train_on(1, folder, first, epochs, loaders)
+}
+
+fn train_on(
+    devices: usize,
+    folder: &Path,
+    first: &ModuleRecord,
     (from, to): (Option<usize>, usize),
     (loader, valid): (&Loader, Arc<dyn DataLoader<GraphBatch>>),
 ) -> LearningResult<Tiny> {
@@ -90,6 +100,13 @@ fn train_with(
         )
         .with_checkpointing_strategy(KeepLastNCheckpoints::new(2))
         .with_application_logger(None)
+        .with_training_strategy(
+            ExecutionStrategy::multi(
+                vec![device.clone(); devices],
+                MultiDeviceOptim::OptimMainDevice,
+            )
+            .into(),
+        )
         .num_epochs(to);
     let training = match from {
         Some(epoch) => training.checkpoint(epoch),
@@ -141,6 +158,42 @@ fn p2_a_learner_resumed_at_an_epoch_has_the_model_of_a_whole_run() {
         }
     }
     assert_eq!(resumed.cursor().unwrap().position().get("train/step"), Some(80));
+}
+
+/// Test 2: on two devices, whose slices move by themselves, the cursor of an epoch is that of both, and the resumed
+/// Learner cuts new slices there. Of two gradients the sum is the same in either order.
+#[test]
+fn p2_a_learner_on_two_devices_resumes_with_the_cursor_of_its_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, parts] = ["whole", "parts"].map(|name| folder.path().join(name));
+    let (first, new) = (first(), || loader(&of_size(16), (0, 1)).steps_per_epoch(20));
+    let train = |folder: &Path, epochs| {
+        let loader = new();
+        let valid = Arc::new(loader.evaluation(Split::Val));
+        let trained = train_on(2, folder, &first, epochs, (&loader, valid));
+        assert!(trained.error.is_none(), "{:?}", trained.error);
+        trained
+    };
+    let cursor = |run: &Path, epoch: u64| {
+        CursorRecord::load(run.join(format!("checkpoint/cursor-{epoch}.cursor"))).unwrap().0
+    };
+    let expected = train(&whole, (None, 4));
+    train(&parts, (None, 2));
+    // Ten steps of two devices are an epoch of twenty of one.
+    for epoch in 1..=2 {
+        assert_eq!(cursor(&parts, epoch).position().get("train/step"), Some(10 * epoch));
+    }
+    let found = train(&parts, (Some(2), 4));
+    assert_eq!(parameters(&found.model), parameters(&expected.model));
+    for epoch in 3..=4 {
+        assert_eq!(cursor(&parts, epoch), cursor(&whole, epoch));
+    }
+    // One device goes on from it with the batches that follow.
+    let alone = loader(&of_size(32), (0, 1)).steps_per_epoch(1);
+    alone.resume(&cursor(&whole, 4)).unwrap();
+    let reference = loader(&of_size(32), (0, 1)).steps_per_epoch(41);
+    let next = reference.iter().last().unwrap().unwrap().seed_rows;
+    assert_eq!(alone.iter().next().unwrap().unwrap().seed_rows, next);
 }
 
 /// Neither a pass before the training nor a validation between two epochs counts as an epoch of it.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::shop::churn_path;
@@ -34,15 +33,29 @@ pub(crate) fn step(run: &Path, step: u64) -> PathBuf {
     run.join(format!("step-{step:06}"))
 }
 
-/// Starts the example and kills it as soon as it saves a step.
+/// Copies a run.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(&path, &to).unwrap();
+        }
+    }
+}
+
+/// Starts the example and kills it as soon as it saves a step. Where in the save the kill comes is left to chance;
+/// `kills` has each place.
 fn kill_while_saving(run: &Path, words: &[&str]) {
     let mut command = example();
     command.arg(churn_path()).arg("--out").arg(run).args(words).stdout(Stdio::null());
     let mut process = command.spawn().unwrap();
     let begin = Instant::now();
+    // Without a pause, because a save may take less than a millisecond.
     while !run.join("step.partial").exists() && process.try_wait().unwrap().is_none() {
         assert!(begin.elapsed() < Duration::from_mins(5), "the run saves nothing");
-        sleep(Duration::from_micros(200));
     }
     process.kill().unwrap();
     process.wait().unwrap();
@@ -55,24 +68,19 @@ fn p2_a_killed_run_has_the_losses_and_the_model_of_a_whole_one() {
     let [whole, killed] = ["whole", "killed"].map(|name| folder.path().join(name));
     // Both begin with one saved step, because Burn gives parameters random ids.
     assert_eq!(losses(&whole, &["--stop-after", "0"], None), [""; 0]);
-    fs::create_dir_all(step(&killed, 0)).unwrap();
-    for name in ["model.bpk", "optimizer.bpk", "loader.cursor"] {
-        fs::copy(step(&whole, 0).join(name), step(&killed, 0).join(name)).unwrap();
-    }
+    copy(&whole, &killed);
     let expected = losses(&whole, &["--resume", "--stop-after", "40"], None);
     assert_eq!(expected.len(), 40);
 
     let mut found = losses(&killed, &["--resume", "--stop-after", "15"], None);
     kill_while_saving(&killed, &["--resume", "--stop-after", "16"]);
-    // What a slower disk leaves.
-    let partial = killed.join("step.partial");
-    fs::create_dir_all(&partial).unwrap();
-    fs::write(partial.join("model.bpk"), "the beginning").unwrap();
     let tail = losses(&killed, &["--resume", "--stop-after", "40"], None);
     // Step 16 was saved, or is taken again.
+    assert!([24, 25].contains(&tail.len()), "{} steps", tail.len());
     found.extend(expected[15..expected.len() - tail.len()].iter().cloned());
     found.extend(tail);
     assert_eq!(found, expected);
+    // Burn writes the states of its optimiser in an order of their own in each process.
     for name in ["model.bpk", "loader.cursor"] {
         let bytes = |run| fs::read(step(run, 40).join(name)).unwrap();
         assert!(bytes(&whole) == bytes(&killed), "{name} differs");

@@ -25,6 +25,11 @@ pub(crate) fn churn_path() -> PathBuf {
     folder().join("churn")
 }
 
+/// That of [`churn_path`] with shorter vectors, so that a model of the one has another shape than one of the other.
+pub(crate) fn narrow_path() -> PathBuf {
+    folder().join("narrow")
+}
+
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -33,10 +38,12 @@ fn folder() -> &'static Path {
         let data = folder.join("data");
         demo_data(&data).unwrap();
         let small = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/demo-shop/schema.toml");
-        for (name, schema) in [("shop", data.join("schema.toml")), ("churn", small)] {
+        for (name, schema, width) in
+            [("shop", &data.join("schema.toml"), 24), ("churn", &small, 24), ("narrow", &small, 16)]
+        {
             let schema = Schema::parse(&fs::read_to_string(schema).unwrap()).unwrap();
             let options = Options {
-                embedder: &HashingEmbedder::new(24),
+                embedder: &HashingEmbedder::new(width),
                 text_vectors: true,
                 threads: None,
                 memory: None,

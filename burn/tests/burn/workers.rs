@@ -1,5 +1,7 @@
 //! Acceptance test 4: threads of every kind are settings of speed.
 
+use std::env;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -8,13 +10,13 @@ use std::time::Duration;
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use headwater::plan::Assignment;
-use headwater::sampler::Speed;
+use headwater::sampler::{Settings, Shape, Speed};
 use headwater::store::Store;
 use headwater_burn::{Loader, Tables};
 
 use crate::model::Model;
 use crate::resume::losses;
-use crate::shop::{bits, churn_path, floats, settings, shop};
+use crate::shop::{bits, churn_path, floats, loader_of, settings, shop};
 use crate::training::{MICRO_BATCHES, optimizer, step};
 
 /// Test 4: 1, 2 and 4 workers have the same losses, and none waits for another for ever.
@@ -80,4 +82,43 @@ fn p1_rayon_threads_change_no_loss() {
     let expected = run("1");
     assert_eq!(expected.len(), 3);
     assert_eq!(run("2"), expected);
+}
+
+/// Test 4: nor those of sequences so long that Flex divides its products among the threads. Each number of threads
+/// needs a process of its own: this test, which then prints its losses.
+#[test]
+fn p1_rayon_threads_change_no_loss_of_long_sequences() {
+    const CHILD: &str = "HEADWATER_BURN_STORE";
+    const BEGIN: &str = "losses of the child: ";
+    if let Ok(store) = env::var(CHILD) {
+        let device = Device::flex().autodiff();
+        device.seed(3);
+        let store = Arc::new(Store::open(store.as_ref()).unwrap());
+        let tables = Tables::new(&store, &device).unwrap();
+        let shape = Shape { sequence_length: 256, max_rows: 64, ..settings().shape };
+        let settings = Settings { shape, ..settings() };
+        let loader = loader_of(store, &settings, (0, 1)).device(device.clone());
+        let (mut model, mut optimizer) = (Model::new(24, &device), optimizer());
+        let mut losses = Vec::new();
+        for _ in 0..2 {
+            let own: Vec<_> = loader.iter().take(MICRO_BATCHES).map(Result::unwrap).collect();
+            let loss;
+            (model, loss) = step(model, &mut optimizer, &own, &tables, (1, 1e-3));
+            losses.push(loss);
+        }
+        // After the name of the test, which has no end of line yet.
+        println!("\n{BEGIN}{:?}", bits(&losses));
+        return;
+    }
+    let losses = |threads: &str| {
+        let name = "workers::p1_rayon_threads_change_no_loss_of_long_sequences";
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args(["--exact", name, "--nocapture"]).env(CHILD, churn_path());
+        let output = child.env("RAYON_NUM_THREADS", threads).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let found = text.lines().find_map(|line| line.strip_prefix(BEGIN)).map(str::to_owned);
+        found.unwrap_or_else(|| panic!("{text}"))
+    };
+    let expected = losses("1");
+    assert_eq!(losses("2"), expected);
 }
