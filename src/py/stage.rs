@@ -12,12 +12,12 @@ use crate::prepare::stage as run_stage;
 /// Copies a store to a node's own disk, once for all its processes.
 #[pyfunction]
 #[pyo3(signature = (store, out, *, progress = None))]
-pub(super) fn stage<'py>(
-    py: Python<'py>,
+pub(super) fn stage(
+    py: Python<'_>,
     store: PathBuf,
     out: PathBuf,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Bound<'_, PyAny>> {
     let calls = Calls::default();
     let reporter = Reporter::new(progress, &calls);
     let report = work::run(py, &calls, || run_stage(&store, &out, &reporter))?;
