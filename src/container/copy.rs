@@ -27,13 +27,13 @@ impl Container {
     pub(crate) fn copy_to(&self, to: &Path, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         self.check_gaps()?;
         let path = &self.file.path;
+        let map = self.file.map.bytes();
         let mut copy = Copy {
             from: (path, open_file(path)?),
             to: (to, File::create_new(to).map_err(|e| Error::io(to, "creating", e))?),
-            piece: filled(0, PIECE_BYTES)?,
+            piece: filled(0, PIECE_BYTES.min(map.len()))?,
             progress,
         };
-        let map = self.file.map.bytes();
         let mut at = 0;
         for entry in &self.sections {
             // The header, or zeros.
