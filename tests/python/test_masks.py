@@ -77,6 +77,15 @@ def test_masks_of_attention_are_the_bits_of_the_loops(store_path, compact):
                     assert not found[..., 25:].any()
 
 
+def test_masks_of_attention_of_no_whole_batch_are_refused_by_its_missing_arrays():
+    with pytest.raises(headwater.InvalidArgument, match="found no 'seq_row_ids', 'column_ids', "):
+        attention_bits({})
+    whole = dict.fromkeys(("seq_row_ids", "column_ids", "is_padding", "row_hop"), np.zeros((1, 1)))
+    message = "found no 'fk_edges'; give a whole batch of headwater.Sampler, which has them with"
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        attention_bits(whole)
+
+
 @pytest.mark.parametrize("store", ["store_path", "listed_store"])
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.parametrize(("share", "most"), [(0.15, 40), (0.6, 5)])
