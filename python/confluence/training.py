@@ -530,4 +530,7 @@ def _resolved(
         data = settings.data
         for line in masked.advice(data, stores) + masked.advice_of_labels(data, stores):
             print(f"confluence: advice: {line}", file=sys.stderr)
-    return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
+    settings = epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
+    if not resume and processes.rank == 0 and settings.data.pools:
+        print(f"confluence: {starting.requirement(settings.model)}", file=sys.stderr)
+    return settings
