@@ -310,7 +310,7 @@ class Sampler(Streams):
     def draw(self, task: str, seed_index: int, path: Path | None = None) -> Page:
         """Draws the context of a seed as the first epoch has it, with this sampler's settings.
 
-        With `mask_share` the page shows which cells are masked.
+        With `mask_share`, page and text show which cells are masked.
 
         Args:
             task: The task, as "task" or "database/task".

@@ -125,12 +125,21 @@ def test_a_drawn_context_shows_which_cells_are_masked(store_path):
     settings = {"default_batch_size": 1, "default_sequence_length": 64, "max_rows": 16}
     masked = {"mask_share": 0.5, "mask_most": 16, "mask_texts": True}
     with headwater.Sampler(store_path, tasks=["price"], **settings, **masked) as sampler:
-        pages = [sampler.draw("price", seed).html for seed in range(20)]
+        drawn = [sampler.draw("price", seed) for seed in range(20)]
+    pages = [page.html for page in drawn]
     counts = [page.count('class="cell masked"') for page in pages]
     assert any(counts)
     for page, count in zip(pages, counts, strict=True):
         assert re.search(rf"<b>{count}</b> cells? masked beside the target", page)
+    # The text marks the same cells.
+    for page, count in zip(drawn, counts, strict=True):
+        of_page = re.findall(r'class="cell masked"(?s:.*?)<b>(.*?)</b>', page.html)
+        text = str(page)
+        assert re.search(rf"; {count} cells? masked beside the target, in the first epoch; ", text)
+        of_text = re.findall(r"([^ ,│]+) = (?:\"[^\"]*\"|[^,\n]*?) \(masked\)", text)
+        assert sorted(of_text) == sorted(of_page)
     with headwater.Sampler(store_path, tasks=["price"], **settings) as sampler:
-        page = sampler.draw("price", 0).html
-        assert 'class="cell masked"' not in page
-        assert "masked beside the target" not in page
+        page = sampler.draw("price", 0)
+        assert 'class="cell masked"' not in page.html
+        assert "masked" not in str(page)
+        assert "masked beside the target" not in page.html
