@@ -225,6 +225,8 @@ class Config:
         return "\n".join(lines)
 
 
+_SECTIONS: dict[str, Any] = {"model": Model, "data": Data, "optimizer": Optimizer, "run": Run}
+
 _MOST_AUTO_MICROBATCHES = 8
 
 # What runs have that were written before there was a setting.
@@ -361,16 +363,15 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: A key is unknown, or a value is not valid.
     """
-    kinds = {"model": Model, "data": Data, "optimizer": Optimizer, "run": Run}
-    _check_keys("", sections, kinds)
+    _check_keys("", sections, _SECTIONS)
     made = {}
     for name, fields in sections.items():
         if not isinstance(fields, Mapping):
             raise ConfigError(f"expected a section [{name}] with keys, found the value {fields!r}")
-        types = typing.get_type_hints(kinds[name])
+        types = typing.get_type_hints(_SECTIONS[name])
         _check_keys(f"{name}.", fields, types)
         values = {key: _typed(f"{name}.{key}", v, types[key]) for key, v in fields.items()}
-        made[name] = kinds[name](**values)
+        made[name] = _SECTIONS[name](**values)
     config = Config(**made)
     _check(config)
     return config
@@ -460,7 +461,8 @@ def _parsed(setting: str) -> tuple[str, str, Any]:
             reason = str(error).partition(" (at ")[0]
             raise ConfigError(
                 f"expected a table or a list of TOML for {name}, found {text!r}: {reason}; put "
-                "quotes around texts, and around names with a slash"
+                "double quotes around texts and around names with a slash, and single quotes "
+                f"around the whole: --set '{name}=...'"
             ) from None
         # A string may come without quotes.
         value = text
@@ -470,17 +472,26 @@ def _parsed(setting: str) -> tuple[str, str, Any]:
 def _check_keys(prefix: str, found: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     for key in found:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            names = ", ".join(prefix + name for name in known)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"expected one of {names}"
-            raise ConfigError(f"unknown key {prefix}{key}; {hint}")
+            raise ConfigError(f"unknown key {prefix}{key}; {_hint(prefix, key, known)}")
 
 
-def _typed(name: str, value: Any, kind: Any, *, quoted: str | None = None) -> Any:
-    """Returns the value in the type of its field.
+def _hint(prefix: str, key: str, known: Mapping[str, Any]) -> str:
+    """Returns what may be meant by a key that is unknown in its section."""
+    elsewhere = [
+        section for section, kind in _SECTIONS.items() if key in typing.get_type_hints(kind)
+    ]
+    if prefix and elsewhere:
+        return f"did you mean {elsewhere[0]}.{key}?"
+    table, dot, name = key.partition(".")
+    if dot and typing.get_origin(known.get(table)) is Mapping:
+        return f"set the whole table: --set '{prefix}{table}={{ {_toml_key(name)} = ... }}'"
+    near = difflib.get_close_matches(key, known, n=1)
+    names = ", ".join(prefix + name for name in known)
+    return f"did you mean {prefix}{near[0]}?" if near else f"expected one of {names}"
 
-    `quoted` is the setting with the value in quotes, unless that is just the name and the value.
-    """
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """Returns the value in the type of its field."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         # A word or a number.
@@ -515,15 +526,21 @@ def _typed(name: str, value: Any, kind: Any, *, quoted: str | None = None) -> An
                     )
                 if not isinstance(key, str):
                     raise ConfigError(f"expected a string for each name in {name}, found {key!r}")
-            return {
-                key: _typed(
-                    f"{name}[{key!r}]", v, of, quoted=f'{name}={{ {toml_value(key)} = "{v}" }}'
-                )
-                for key, v in value.items()
-            }
-        example = '{ "a.b" = 1 }' if arguments[1] is int else '{ a = "2024-06-01", b = "" }'
+                if of is str and not isinstance(inner, str | datetime.date):
+                    table = f'{{ {_toml_key(key)} = "2024-06-01" }}'
+                    raise ConfigError(
+                        f"expected a time in quotes for {name}[{key!r}], found {toml_value(inner)}"
+                        f"; write {table}, on the command line --set '{name}={table}'; \"\" is the "
+                        "own time of each row"
+                    )
+            return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
+        of_pools = arguments[1] is str
+        example = _example_of_pools(value) if of_pools else '{ "a.b" = 1 }'
         none = f"; write {name}={{}} for none" if value == "" else ""
-        raise ConfigError(f"expected a table such as {example} for {name}, found {value!r}{none}")
+        more = '; "" is the own time of each row, "2024-06-01" one for all rows' if of_pools else ""
+        raise ConfigError(
+            f"expected a table such as {example} for {name}, found {value!r}{none}{more}"
+        )
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ConfigError(f"expected a finite number for {name}, found {value}")
@@ -537,7 +554,8 @@ def _typed(name: str, value: Any, kind: Any, *, quoted: str | None = None) -> An
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     hint = ""
     if kind is str and is_number:
-        hint = f"; write {quoted}" if quoted else f'; write {name}="{value}"'
+        key = name.partition(".")[2]
+        hint = f'; write {key} = "{value}", on the command line --set \'{name}="{value}"\''
     raise ConfigError(f"expected {kind_name} for {name}, found {value!r}{hint}")
 
 
@@ -553,7 +571,7 @@ def _check(config: Config) -> None:
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
         "data": {
             "batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1,
-            "staleness_days": 0, "mask_share": 0, "mask_most": 0,
+            "staleness_days": 0,
         },
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
@@ -609,9 +627,9 @@ def _check(config: Config) -> None:
             f"expected a model.width that model.heads divides, found {model.width} and "
             f"{model.heads}"
         )
-    _check_time("data.visible_until", data.visible_until)
+    _check_time("data.visible_until", data.visible_until, "sets no limit")
     for table, time in data.pools.items():
-        _check_time(f"data.pools[{table!r}]", time)
+        _check_time(f"data.pools[{table!r}]", time, "is the own time of each row")
     _check_masks(config)
     if data.task_weights and len(data.task_weights) != len(data.tasks) + len(data.pools):
         pools = f" and {len(data.pools)} pools" if data.pools else ""
@@ -636,21 +654,28 @@ def _check_microbatches(config: Config) -> None:
         )
 
 
-def _check_time(name: str, time: str) -> None:
+def _check_time(name: str, time: str, none: str) -> None:
+    """Refuses what is no time; `none` says what no time means, which is an empty text."""
     if time:
         try:
             micros(time)
         except headwater.InvalidArgument as error:
-            raise ConfigError(f"{name}: {error}") from None
+            raise ConfigError(f'{name}: {error}; "" {none}') from None
 
 
 def _check_masks(config: Config) -> None:
     """Refuses masks of all cells, pools without masks, and settings of masks without masks."""
     data, weight = config.data, config.optimizer.mask_weight
-    if data.mask_share >= 1:
+    if not 0 <= data.mask_share < 1:
         raise ConfigError(
-            f"expected less than 1 for data.mask_share, found {data.mask_share}: nothing would be "
-            "left to predict from; 0.15 masks about every seventh cell"
+            f"expected at least 0 and less than 1 for data.mask_share, found {data.mask_share}; "
+            "0.15 masks about every seventh cell, and 0 none"
+        )
+    if not 0 <= data.mask_most <= data.sequence_length:
+        raise ConfigError(
+            f"expected at least 0 and at most {data.sequence_length} for data.mask_most, found "
+            f"{data.mask_most}, because data.sequence_length gives a context "
+            f"{data.sequence_length} cells; 0 is what contexts rarely exceed"
         )
     if data.pools and data.mask_share and weight == 0:
         raise ConfigError(
@@ -675,6 +700,20 @@ def _check_masks(config: Config) -> None:
                 f"expected no {name}, because data.mask_share is 0, found {toml_value(found)}; "
                 "leave it out, or set data.mask_share"
             )
+
+
+def _example_of_pools(found: Any) -> str:
+    """Returns a table of pools: of the names that were found, or of one that may be."""
+    names = [of for of in (found if isinstance(found, list) else [found]) if of]
+    keys = [_toml_key(of) for of in names if isinstance(of, str)] or ["orders"]
+    pairs = ", ".join(f'{key} = ""' for key in keys)
+    return f"{{ {pairs} }}"
+
+
+def _toml_key(key: str) -> str:
+    """Returns a key as TOML has it: bare where it may be."""
+    is_bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if is_bare else toml_value(key)
 
 
 def toml_value(value: Any) -> str:

@@ -78,10 +78,12 @@ def resolve(
 ) -> config.Config:
     """Returns the settings with true or false in place of "auto"; the leader prints why.
 
-    If the value of a new run is the user's own, the leader prints advice to change it, if any.
+    If the value of a new run is the user's own, the leader prints advice to change it, if any. No
+    run gets any that starts from another one, which fixes the value, or that has no task.
     """
-    own = settings.model.epochs
-    if own != "auto" and not (is_new and is_leader):
+    own, start = settings.model.epochs, settings.optimizer.start_from
+    may_advise = is_new and is_leader and not start and config.has_tasks(settings.data)
+    if own != "auto" and not may_advise:
         return settings
     advice = advise(settings, stores)
     wanted = decide(advice)

@@ -26,6 +26,16 @@ _MAY_DIFFER = ("attention", "compute", "rematerialise")
 _TEXT_HEAD = "heads.text."
 
 
+def requirement(model: config.Model) -> str:
+    """Returns a line on what a run that starts from one of this model must have, too."""
+    fixed = [
+        f"{name} = {config.toml_value(value)}"
+        for name, value in dataclasses.asdict(model).items()
+        if name not in _MAY_DIFFER
+    ]
+    return f"a run that starts --from this one must have the same [model]: {', '.join(fixed)}"
+
+
 def resolve(settings: config.Config) -> config.Config:
     """Returns the settings with digest and step of the checkpoint to start from, if there is one.
 
@@ -70,14 +80,14 @@ def load(settings: config.Config, program: Program, embedders: Sequence[str]) ->
         )
     _check_embedders(run, checkpoints.embedders(step), settings.data.stores, embedders)
     trained, initial = checkpoints.settings(step), program.initial()
-    differing = _differences(settings.model, trained["model"])
+    differing, remedy = _differences(settings.model, trained["model"]), "set them as that run has"
     shapes = checkpoints.shapes(step)
     if not differing:
-        differing = _other_shapes(initial.params, shapes)
+        differing, remedy = _other_shapes(initial.params, shapes), "use stores like those of it"
     if differing:
         raise CheckpointError(
             f"expected a model that can start from the parameters of {run}, found differences: "
-            f"{'; '.join(differing)}"
+            f"{'; '.join(differing)}; {remedy}, or start from another run"
         )
     has_mean = trained["optimizer"]["mean_share"] > 0
     like = program.initial(with_texts=any(name.startswith(_TEXT_HEAD) for name in shapes))

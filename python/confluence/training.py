@@ -530,4 +530,8 @@ def _resolved(
         data = settings.data
         for line in masked.advice(data, stores) + masked.advice_of_labels(data, stores):
             print(f"confluence: advice: {line}", file=sys.stderr)
-    return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
+    settings = epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
+    is_first = not (resume or settings.optimizer.start_from)
+    if is_first and settings.data.pools and processes.rank == 0:
+        print(f"confluence: {starting.requirement(settings.model)}", file=sys.stderr)
+    return settings

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater._alias import alias
+from headwater._attention import check_batch
 from headwater._headwater import InvalidArgument
 from headwater._optional import installed_by
 from headwater._tree import Fold, Leaves, Node, nodes_within, share
@@ -63,9 +64,13 @@ def attention_masks(batch: Mapping[str, jax.Array | npt.NDArray[Any]]) -> Attent
     row of a mask without any True would make a softmax NaN. It takes batches in both forms, may be
     called within `jax.jit`, and suits `jax.nn.dot_product_attention(..., mask=mask[:, None])`.
 
+    Raises:
+        InvalidArgument: The batch lacks an array; the message names it.
+
     Example:
         >>> masks = attention_masks(arrays(sampler.next_train_batch()))  # doctest: +SKIP
     """
+    check_batch(batch)
     rows = jnp.asarray(batch["seq_row_ids"]).astype(jnp.int32)
     columns = jnp.asarray(batch["column_ids"])
     edges = jnp.asarray(batch["fk_edges"]).astype(jnp.int32)

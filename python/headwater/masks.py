@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headwater._attention import check_batch
+
 Bits = npt.NDArray[np.uint8]
 
 
@@ -32,11 +34,15 @@ def attention_bits(batch: Mapping[str, npt.NDArray[Any]]) -> AttentionBits:
     frameworks without such a function: each cell attends to itself, padding to nothing else. It
     takes batches in both forms.
 
+    Raises:
+        InvalidArgument: The batch lacks an array; the message names it.
+
     Example:
         >>> bits = attention_bits(sampler.next_train_batch())  # doctest: +SKIP
         >>> mask = numpy.unpackbits(bits.column, axis=2, count=1024, bitorder="little")
         ... # doctest: +SKIP
     """
+    check_batch(batch)
     count, cells = batch["is_padding"].shape
     most_rows = batch["row_hop"].shape[1]
     made = AttentionBits(*(np.empty((count, cells, -(-cells // 8)), np.uint8) for _ in range(3)))

@@ -171,7 +171,7 @@ class Sampler(Streams):
             "mask_texts": mask_texts,
             "row_order": row_order,
             "aggregates": aggregates,
-            "visible_until": _time("visible_until", visible_until),
+            "visible_until": _time("visible_until", visible_until, "sets no limit"),
             "staleness_days": staleness_days,
             "keep_future_cells": keep_future_cells,
             "texts": texts,
@@ -310,7 +310,7 @@ class Sampler(Streams):
     def draw(self, task: str, seed_index: int, path: Path | None = None) -> Page:
         """Draws the context of a seed as the first epoch has it, with this sampler's settings.
 
-        With `mask_share` the page shows which cells are masked.
+        With `mask_share`, page and text show which cells are masked.
 
         Args:
             task: The task, as "task" or "database/task".
@@ -425,23 +425,28 @@ def micros(time: Any) -> int:
     try:
         if isinstance(time, int | np.integer) and not isinstance(time, bool):
             return int(np.int64(time))
-        if isinstance(time, str) and not any(character.isdigit() for character in time):
-            raise ValueError('not a date such as "2024-01-31"')  # NumPy takes "today" and "now"
+        # NumPy takes "today" and "now".
+        is_word = isinstance(time, str) and not any(character.isdigit() for character in time)
+        if is_word or isinstance(time, bool | np.bool_):
+            raise ValueError('not a date such as "2024-01-31"')
         given = np.datetime64(_without_zone(time))
+        if np.isnat(given):
+            raise ValueError("not a time")
         year = int(given.astype("datetime64[Y]").astype(np.int64)) + 1970
-        # Beyond these years, where NaT lies, microseconds overflow, and NumPy does not report it.
+        # Beyond these years microseconds overflow, and NumPy does not report it.
         if abs(year) > 290_000:
-            raise ValueError("not a time that fits into 64-bit microseconds")
+            raise ValueError(f'its year would be {year}; write a date as "2024-01-31"')
         return int(given.astype("datetime64[us]").astype(np.int64))
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
 
 
-def _time(what: str, time: Any | None) -> int | None:
+def _time(what: str, time: Any | None, none: str) -> int | None:
+    """Returns a time as `micros` does; an error says what None, which is no time, means."""
     try:
         return None if time is None else micros(time)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{what}: {error}") from None
+        raise InvalidArgument(f"{what}: {error}; None {none}") from None
 
 
 def _names(what: str, of: str, names: Sequence[str] | None) -> list[str] | None:
@@ -461,7 +466,8 @@ def _pools(pools: Sequence[str] | Mapping[str, Any] | None) -> dict[str, int | N
     if isinstance(pools, Mapping):
         if not all(isinstance(table, str) for table in pools):
             raise InvalidArgument(f"pools: expected table names as keys, found {list(pools)!r}")
-        return {table: _time(f"pools[{table!r}]", time) for table, time in pools.items()}
+        own = "observes each row at its own time"
+        return {table: _time(f"pools[{table!r}]", time, own) for table, time in pools.items()}
     names = _names("pools", "table", pools) or []
     if len(set(names)) < len(names):
         raise InvalidArgument(f"pools: expected each table once, found {names}")

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater._alias import alias
+from headwater._attention import check_batch
 from headwater._headwater import InvalidArgument
 from headwater._optional import installed_by
 from headwater._tree import Fold, Leaves, nodes_within, share
@@ -50,9 +51,13 @@ def attention_masks(batch: Mapping[str, torch.Tensor]) -> AttentionMasks:
     row of a mask without any True would make a softmax NaN. It takes batches in both forms, and
     suits `scaled_dot_product_attention(..., attn_mask=mask[:, None])`.
 
+    Raises:
+        InvalidArgument: The batch lacks an array; the message names it.
+
     Example:
         >>> masks = attention_masks(next(iter(SamplerDataset(sampler))))  # doctest: +SKIP
     """
+    check_batch(batch)
     rows, columns = batch["seq_row_ids"].long(), batch["column_ids"]
     edges, is_cell = batch["fk_edges"].long(), batch["is_padding"] == 0
     count, most_rows = len(rows), batch["row_hop"].shape[1]

@@ -160,7 +160,7 @@ pub(super) fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> 
 
 /// Returns the speed settings of a sampler.
 pub(super) fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<Speed> {
-    let threads = thread_count(threads.0, threads.get()?)?;
+    let threads = thread_count(threads.0, threads.get_as("a whole number or None")?)?;
     Ok(Speed { threads, prefetch: prefetch.number::<u16>()?.into() })
 }
 

@@ -31,7 +31,7 @@ mod work;
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde::Serialize;
@@ -108,6 +108,7 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        refuse_truth(&object)?;
         match object.extract() {
             Ok(number) => Ok(Self(number)),
             Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
@@ -117,6 +118,30 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// A number from Python, whole or not.
+struct Real(f64);
+
+impl<'py> FromPyObject<'_, 'py> for Real {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        refuse_truth(&object)?;
+        object.extract().map(Self)
+    }
+}
+
+/// Rejects a truth value, which Python would take as the number 0 or 1.
+fn refuse_truth(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    match type_name(object).as_str() {
+        // NumPy's has the second name from version 2 on, the third before.
+        "bool" | "numpy.bool" | "numpy.bool_" => Err(PyTypeError::new_err(format!(
+            "{} is a truth value, and cannot be interpreted as a number",
+            object.str()?
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::Whole;
 use super::arguments::{Argument, in_range, speed_of, split_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::objects::{Drawn, drawn, to_bytes};
 use super::store::Store as PyStore;
+use super::{Real, Whole};
 use crate::days::DAY_US;
 use crate::error::{Error, Result};
 use crate::handoff::check_owner;
@@ -20,6 +20,7 @@ use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
     Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, Masks, Pool,
     RowOrder, STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
+    mask_most_beyond,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -72,7 +73,7 @@ fn walk_of(
 
 fn texts_of(texts: Argument<'_, '_>, buckets: Argument<'_, '_>) -> PyResult<Texts> {
     let unused = Argument(buckets.0, buckets.1);
-    let given: Option<Vec<Whole>> = buckets.get()?;
+    let given: Option<Vec<Whole>> = buckets.get_as("a list of whole numbers or None")?;
     let given = given.unwrap_or_default().into_iter();
     let buckets = given.map(|Whole(number)| in_range(buckets.0, number));
     if texts.one_of(&[("batch", true), ("global", false)])? {
@@ -88,13 +89,17 @@ fn masks_of(
     texts: Argument<'_, '_>,
     sequence_length: u32,
 ) -> PyResult<Option<Masks>> {
-    let cells: f64 = share.get_as("a number from 0 to 1")?;
+    let Real(cells) = share.get_as("a number of at least 0 and below 1")?;
     if cells == 0.0 {
         most.unused_by("a mask_share of 0")?;
         texts.unused_by("a mask_share of 0")?;
         return Ok(None);
     }
-    let masks = Masks::new(cells, most.optional_number()?, sequence_length)?;
+    let most: Option<Whole> = most.get_as("a whole number or None")?;
+    let most = most.map(|Whole(most)| {
+        u16::try_from(most).map_err(|_| mask_most_beyond(most, sequence_length))
+    });
+    let masks = Masks::new(cells, most.transpose()?, sequence_length)?;
     let texts: Option<bool> = texts.get_as("True, False or None")?;
     Ok(Some(Masks { texts: texts.unwrap_or(true), ..masks }))
 }
@@ -105,7 +110,8 @@ fn pools_of(pools: Argument<'_, '_>) -> PyResult<Vec<Pool>> {
 }
 
 fn child_widths_of(child_widths: Argument<'_, '_>) -> PyResult<Vec<(String, u32)>> {
-    let widths: BTreeMap<String, Whole> = child_widths.get()?;
+    let widths: BTreeMap<String, Whole> =
+        child_widths.get_as("relations with whole numbers, such as {\"orders.customer_id\": 2}")?;
     let widths = widths.into_iter().map(|(relation, Whole(width))| {
         let width = in_range(&format!("child_widths[{relation:?}]"), width)?;
         Ok((relation, width))
@@ -188,7 +194,10 @@ impl SamplerCore {
         mask_texts: &Bound<'_, PyAny>,
         aliases: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let (train, val, test) = Argument("split_ratios", split_ratios).get()?;
+        let (Real(train), Real(val), Real(test)) = Argument("split_ratios", split_ratios)
+            .get_as("three numbers in a tuple, the shares of train, val and test")?;
+        let task_weights: Option<Vec<Real>> =
+            Argument("task_weights", task_weights).get_as("a list of numbers or None")?;
         let sequence_length =
             Argument("default_sequence_length", default_sequence_length).number()?;
         let settings = Settings {
@@ -200,7 +209,7 @@ impl SamplerCore {
             aliases: Argument("aliases", aliases).get()?,
             tasks: Argument("tasks", tasks).get()?,
             pools: pools_of(Argument("pools", pools))?,
-            task_weights: Argument("task_weights", task_weights).get()?,
+            task_weights: task_weights.map(|all| all.into_iter().map(|Real(of)| of).collect()),
             require_label: Argument("require_label", require_label).flag()?,
             walk: walk_of(
                 Argument("walk", walk),

@@ -44,11 +44,18 @@ impl Masks {
     /// # Errors
     /// `InvalidArgument` for a share that is not above 0 and below 1, or that rounds to one of them.
     pub fn new(share: f64, most: Option<u16>, sequence_length: u32) -> Result<Self> {
+        if !(share > 0.0 && share < 1.0) {
+            return Err(Error::invalid(format!(
+                "mask_share: expected a share of the cells above 0 and below 1, found {share}; 0.15 masks \
+                 about every seventh cell; leave it out to mask none"
+            )));
+        }
         let parts = (share * PARTS).round();
         if !(1.0..PARTS).contains(&parts) {
             return Err(Error::invalid(format!(
                 "mask_share: expected a share of the cells of at least 1/131072 (0.0000077) and below \
-                 131071/131072, found {share}; shares are rounded to 65536ths, and 0 masks no cell"
+                 131071/131072 (0.9999924), found {share}, which is rounded to none or to all of them; 0.15 \
+                 masks about every seventh cell; leave it out to mask none"
             )));
         }
         let cells = f64::from(sequence_length);
@@ -56,19 +63,6 @@ impl Masks {
         let usual = share * cells + 4.0 * (share * (1.0 - share) * cells).sqrt();
         let most = most.unwrap_or(usual.ceil().min(cells) as u16);
         Ok(Self { share: parts as u16, most, texts: true })
-    }
-
-    /// Rejects masks of no cell.
-    pub(super) fn check(self) -> Result<()> {
-        for (name, number) in [("mask_share", self.share), ("mask_most", self.most)] {
-            if number == 0 {
-                return Err(Error::invalid(format!(
-                    "{name}: expected more than 0, found 0; to mask no cell but the target, leave the masks \
-                     out"
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Returns the share as the shortest decimal that stands for it.

@@ -2,6 +2,7 @@
 
 use super::database::Database;
 use super::names::find;
+use crate::days::time_text;
 use crate::error::{Context, Error, Result};
 use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, Seed, Table, is_visible};
 
@@ -45,8 +46,9 @@ impl RowSeeds {
             (false, true) => "set a later `visible_until`",
             (false, false) => "give the table a time in pools, at which all rows are observed",
         };
+        let when = self.obs_time.map_or_else(String::new, |at| format!(" ({})", time_text(at)));
         Error::invalid(format!(
-            "pools: expected rows of {:?} that exist at their observation time, found none among {}; \
+            "pools: expected rows of {:?} that exist at their observation time{when}, found none among {}; \
              {remedy}, or name another table",
             table.metadata().name,
             table.row_count()

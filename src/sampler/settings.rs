@@ -242,7 +242,7 @@ impl Settings {
                  breadth first; change the walk, or remove child_widths"
             )));
         }
-        self.masks.map_or(Ok(()), Masks::check)?;
+        self.masks.map_or(Ok(()), |masks| check_masks(masks, sequence_length))?;
         let is_of_pools = !self.pools.is_empty() && self.tasks.as_ref().is_none_or(Vec::is_empty);
         if self.require_label && is_of_pools {
             return Err(Error::invalid(
@@ -310,4 +310,25 @@ impl Settings {
         plan.add("sequence_length", u64::from(self.shape.sequence_length))?;
         plan.add("max_rows", u64::from(self.shape.max_rows))
     }
+}
+
+/// Rejects masks of no cell, and more masked cells than a sequence has.
+fn check_masks(masks: Masks, sequence_length: u32) -> Result<()> {
+    if masks.share == 0 {
+        return Err(Error::invalid(
+            "mask_share: expected more than 0, found 0; to mask no cell but the target, leave the masks out",
+        ));
+    }
+    match (1..=sequence_length).contains(&masks.most.into()) {
+        true => Ok(()),
+        false => Err(mask_most_beyond(masks.most.into(), sequence_length)),
+    }
+}
+
+/// The error of a limit of masked cells that no sequence can reach, or that allows none.
+pub(crate) fn mask_most_beyond(found: i128, sequence_length: u32) -> Error {
+    Error::invalid(format!(
+        "mask_most: expected 1 to {sequence_length}, because a sequence has {sequence_length} cells, found \
+         {found}; leave it out for what sequences rarely exceed, or leave out mask_share to mask no cell"
+    ))
 }

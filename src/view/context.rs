@@ -31,6 +31,9 @@ pub(crate) struct ContextRow {
     pub cells: Vec<SeenCell>,
     /// The aggregates of its children, if it has them.
     pub aggregates: Vec<CellView>,
+    /// Whether each of its cells, and then of its aggregates, is masked beside the target.
+    #[serde(skip)]
+    pub masked: Vec<bool>,
     pub neighbours: Vec<NeighbourCounts>,
 }
 
@@ -51,6 +54,9 @@ pub(in crate::view) const KNOWN_LATER: &str = "known later";
 pub(in crate::view) const HIDDEN_BY_TASK: &str = "hidden by the task";
 const TARGET: &str = "the target";
 const CUT: &str = "after the end of the sequence";
+
+/// Follows a value in whose place the model sees a mask.
+const MASKED: &str = " (masked)";
 
 /// The number of neighbours of a row through one relation, in the context or not.
 #[derive(Serialize)]
@@ -77,6 +83,9 @@ pub(crate) struct ContextView {
     pub cell_count: usize,
     /// How many of them come after the end of the sequence.
     pub cut_count: usize,
+    /// How many are masked beside the target in the first epoch, if the sampler masks cells.
+    #[serde(skip)]
+    pub masked_count: Option<u64>,
     /// The hidden rows that the walk reached; the neighbours of the rows also count those that it did
     /// not reach.
     pub hidden_count: u64,
@@ -84,16 +93,19 @@ pub(crate) struct ContextView {
 }
 
 impl ContextView {
-    /// Shows a context, of which a sequence has the first `sequence_length` cells.
+    /// Shows a context, of which a sequence has the first `sequence_length` cells. `is_masked` is 1 for each
+    /// of these that is masked, if the sampler masks cells.
     pub(super) fn of(
         store: &Store,
         context: &Context,
         seed_index: u32,
         sequence_length: u32,
+        is_masked: Option<&[u8]>,
     ) -> Result<Self> {
         let column = target_column(store, context);
         let rows = context.rows.iter().enumerate();
         let mut room = sequence_length as usize;
+        let mut masks = is_masked.unwrap_or_default().iter().map(|&masked| masked == 1);
         let sees_everything = context.obs_time == SEES_EVERYTHING;
         Ok(Self {
             task: context.task.clone(),
@@ -107,9 +119,12 @@ impl ContextView {
             },
             cell_count: context.cell_count,
             cut_count: context.cell_count.saturating_sub(sequence_length as usize),
+            masked_count: is_masked.map(|all| all.iter().map(|&masked| u64::from(masked)).sum()),
             hidden_count: context.hidden_count,
             rows: rows
-                .map(|(place, row)| ContextRow::of(store, context, (place, row), &mut room))
+                .map(|(place, row)| {
+                    ContextRow::of(store, context, (place, row), &mut room, &mut masks)
+                })
                 .collect::<Result<_>>()?,
         })
     }
@@ -127,8 +142,14 @@ impl ContextView {
             0 => String::new(),
             cut => format!(", {} of them {CUT}", count(cut as u64)),
         };
+        let masked = match self.masked_count {
+            None => String::new(),
+            Some(number) => {
+                format!("; {} masked beside the target, in the first epoch", plural(number, "cell"))
+            }
+        };
         format!(
-            "{} and {} in the context{cut}; {} came to exist later",
+            "{} and {} in the context{cut}{masked}; {} came to exist later",
             plural(self.rows.len() as u64, "row"),
             plural(self.cell_count as u64, "cell"),
             plural(self.hidden_count, "row"),
@@ -159,8 +180,11 @@ impl ContextView {
         let is_leaf = !self.rows.iter().any(|row| row.place > 0 && row.from == place);
         let branch = if is_leaf { ' ' } else { '│' };
         let mut line = String::new();
-        let cells = self.rows[place].cells.iter().map(SeenCell::text);
-        for cell in cells {
+        let row = &self.rows[place];
+        let (of_cells, of_aggregates) = row.masked.split_at(row.cells.len());
+        let mark = |is_masked: bool| if is_masked { MASKED } else { "" };
+        let cells = row.cells.iter().zip(of_cells);
+        for cell in cells.map(|(cell, &is_masked)| cell.text() + mark(is_masked)) {
             if !line.is_empty() && line.chars().count() + cell.chars().count() > LINE_CHARACTERS {
                 // Writing to a string cannot fail.
                 let _ = writeln!(text, "{indent}{branch}    {line}");
@@ -172,10 +196,11 @@ impl ContextView {
         if !line.is_empty() {
             let _ = writeln!(text, "{indent}{branch}    {line}");
         }
-        for CellView { column, value, .. } in &self.rows[place].aggregates {
+        for (CellView { column, value, .. }, &is_masked) in row.aggregates.iter().zip(of_aggregates)
+        {
             let value = value.as_deref().unwrap_or("NULL");
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{indent}{branch}    {column} = {value}");
+            let _ = writeln!(text, "{indent}{branch}    {column} = {value}{}", mark(is_masked));
         }
     }
 
@@ -196,12 +221,14 @@ impl ContextView {
 }
 
 impl ContextRow {
-    /// Shows a row; `room` is the number of cells that the sequence has for it and the next ones.
+    /// Shows a row; `room` is the number of cells that the sequence has for it and the next ones, `masks` has
+    /// whether they are masked.
     fn of(
         store: &Store,
         context: &Context,
         (place, row): (usize, &Visit),
         room: &mut usize,
+        masks: &mut impl Iterator<Item = bool>,
     ) -> Result<Self> {
         let table = &store.tables()[row.table as usize];
         let time = table.row(row.row)?.time();
@@ -211,7 +238,8 @@ impl ContextRow {
         let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
         let cells = cells(store, context, (place, row), *room)?;
         let aggregates = aggregates(store, context, place);
-        *room = room.saturating_sub(cells.len() + aggregates.len());
+        let count = cells.len() + aggregates.len();
+        *room = room.saturating_sub(count);
         Ok(Self {
             place,
             hop: row.hop,
@@ -225,6 +253,8 @@ impl ContextRow {
             before: before.map(before_or_after),
             cells,
             aggregates,
+            // Nothing after the end of the sequence is masked.
+            masked: masks.chain(std::iter::repeat(false)).take(count).collect(),
             neighbours: (context.neighbours.iter())
                 .filter(|neighbours| neighbours.place as usize == place)
                 .map(|neighbours| NeighbourCounts::of(store, context, neighbours))

@@ -42,7 +42,12 @@ impl ContextPicture {
         let sampler = Sampler::new(stores, settings, Assignment::new(0, 1)?, speed)?;
         let context = sampler.context(task, seed_index)?;
         let length = sampler.settings().shape.sequence_length;
-        let view = ContextView::of(store_of(&sampler, &context), &context, seed_index, length)?;
+        let masking = sampler.settings().masks;
+        let batch =
+            masking.map(|_| sampler.batch_of_seed(&context.task, seed_index)).transpose()?;
+        let is_masked = batch.as_ref().and_then(|batch| batch.get("is_masked"));
+        let store = store_of(&sampler, &context);
+        let view = ContextView::of(store, &context, seed_index, length, is_masked)?;
         Ok(Self { sampler, context, view })
     }
 

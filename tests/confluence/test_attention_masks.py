@@ -38,3 +38,8 @@ def test_masks_suit_the_attention_of_jax(demo_store):
     x = jax.random.normal(jax.random.key(1), (2, 32, 4, 8))
     for mask in masks:
         assert np.isfinite(jax.nn.dot_product_attention(x, x, x, mask=mask[:, None])).all()
+
+
+def test_a_batch_without_cells_is_refused_by_its_missing_arrays():
+    with pytest.raises(headwater.InvalidArgument, match="'fk_edges'; give a whole batch of"):
+        headwater.jax.attention_masks({})

@@ -38,7 +38,8 @@ from headwater import _headwater
         (["data.visible_until=soon"], "data.visible_until: expected an observation time, found"),
         (
             ["data.visible_until=2022"],
-            'expected a string for data.visible_until, found 2022; write data.visible_until="2022"',
+            'expected a string for data.visible_until, found 2022; write visible_until = "2022", '
+            "on the command line --set 'data.visible_until=\"2022\"'",
         ),
         (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
         (["data.task_weights=[1.0]"], "found 1 weights for 0 tasks"),
@@ -46,24 +47,68 @@ from headwater import _headwater
             ["data.mask_share=0.1", "data.pools={ a = '' }", "data.task_weights=[1.0, 2.0]"],
             "found 2 weights for 0 tasks and 1 pools",
         ),
-        (["data.mask_share=-0.1"], "expected at least 0 for data.mask_share, found -0.1"),
-        (["data.mask_share=1.0"], "expected less than 1 for data.mask_share, found 1.0: nothing"),
+        (
+            ["data.mask_share=-0.1"],
+            "expected at least 0 and less than 1 for data.mask_share, found -0.1; 0.15 masks about",
+        ),
+        (["data.mask_share=15"], "and less than 1 for data.mask_share, found 15.0; 0.15 masks"),
+        (
+            ["data.mask_share=0.1", "data.sequence_length=64", "data.mask_most=65"],
+            "expected at least 0 and at most 64 for data.mask_most, found 65, because "
+            "data.sequence_length gives a context 64 cells; 0 is what contexts rarely exceed",
+        ),
         (["data.mask_most=3"], "expected no data.mask_most, because data.mask_share is 0, found 3"),
         (["data.mask_texts=false"], "expected no data.mask_texts, because data.mask_share is 0"),
         (["optimizer.mask_weight=0.5"], "expected no optimizer.mask_weight, because data.mask_sh"),
         (["data.pools={ orders = '' }"], "expected a data.mask_share above 0 with data.pools"),
-        (["data.mask_share=0.1", "data.pools={ a = 'x' }"], "data.pools['a']: expected an obser"),
-        (["data.pools=['a']"], 'expected a table such as { a = "2024-06-01", b = "" } for dat'),
+        (
+            ["data.mask_share=0.1", "data.pools={ a = 'x' }"],
+            "data.pools['a']: expected an observation time, found 'x': not a date such as "
+            '"2024-01-31"; "" is the own time of each row',
+        ),
+        (
+            ["data.pools=['a', 'b/c']"],
+            'such as { a = "", "b/c" = "" } for data.pools, found [\'a\', \'b/c\']; '
+            '"" is the own time of each row, "2024-06-01" one for all rows',
+        ),
+        (["data.pools=a"], "expected a table such as { a = \"\" } for data.pools, found 'a'"),
+        (["data.pools=3"], 'expected a table such as { orders = "" } for data.pools, found 3'),
         (["data.pools="], "for data.pools, found ''; write data.pools={} for none"),
-        (["data.pools={ a = 3 }"], 'found 3; write data.pools={ "a" = "3" }'),
+        (
+            ["data.pools.orders=''"],
+            "unknown key data.pools.orders; set the whole table: --set "
+            "'data.pools={ orders = ... }'",
+        ),
+        (
+            ["data.mask_weight=1"],
+            "unknown key data.mask_weight; did you mean optimizer.mask_weight?",
+        ),
+        (["data.mask_shares=1"], "unknown key data.mask_shares; did you mean data.mask_share?"),
+        (
+            ["data.pools={ a = 3 }"],
+            "expected a time in quotes for data.pools['a'], found 3; write { a = \"2024-06-01\" }, "
+            'on the command line --set \'data.pools={ a = "2024-06-01" }\'; "" is the own time',
+        ),
+        (
+            ["data.pools={ 'a/b' = true }"],
+            'data.pools[\'a/b\'], found true; write { "a/b" = "2024-06-01" }, on the',
+        ),
         (["data.pools={ a.b = '' }"], 'with a dot in data.pools: { "a.b" = "" }'),
         (
             ["data.pools={ shop/orders = '' }"],
             "for data.pools, found \"{ shop/orders = '' }\": Expected '=' after a key in a "
-            "key/value pair; put quotes around texts, and around names with a slash",
+            "key/value pair; put double quotes around texts and around names with a slash, and "
+            "single quotes around the whole: --set 'data.pools=...'",
         ),
         (["data.tasks="], "expected a list for data.tasks, found ''; write data.tasks=[] for none"),
-        (["data.tasks=[churn]"], "for data.tasks, found '[churn]': Invalid value; put quotes aro"),
+        (["data.tasks=[churn]"], "for data.tasks, found '[churn]': Invalid value; put double quo"),
+        (["data.mask_share=true"], "expected a number for data.mask_share, found True"),
+        (["data.mask_most=true"], "expected an integer for data.mask_most, found True"),
+        (["data.max_rows=false"], "expected an integer for data.max_rows, found False"),
+        (["data.batch_size=true"], "expected an integer for data.batch_size, found True"),
+        (["data.task_weights=[true]"], "expected a number for data.task_weights, found True"),
+        (["data.split_ratios=[1, true, 0]"], "a number for data.split_ratios, found True"),
+        (["data.child_widths={ 'a.b' = true }"], "data.child_widths['a.b'], found True"),
         (["data.mask_share='0.1'"], "expected a number for data.mask_share, found '0.1'"),
         (["data.mask_share="], "expected a number for data.mask_share, found ''"),
         (["data.mask_share=[0.1]"], "expected a number for data.mask_share, found [0.1]"),

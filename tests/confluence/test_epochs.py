@@ -262,3 +262,14 @@ def test_a_run_without_tasks_needs_no_times(tmp_path, capsys):
     pools = ["data.tasks=[]", "data.pools={ people = '2012-01-01' }", "data.mask_share=0.2"]
     assert resolved(store, "auto", True, *pools) is True
     assert capsys.readouterr().err == "confluence: model.epochs = true: there is no task\n"
+    # No task speaks against it either.
+    assert resolved(store, "false", True, *pools) is False
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_from_another_gets_no_advice_on_what_that_one_fixes(tmp_path, capsys):
+    store = firm(tmp_path / "firm", growth=0.002, later=0.0)
+    assert resolved(store, "false", True, "optimizer.start_from=runs/cells") is False
+    assert capsys.readouterr().err == ""
+    assert resolved(store, "false", True) is False
+    assert "model.epochs is false, advice: true" in capsys.readouterr().err

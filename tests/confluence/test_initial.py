@@ -167,10 +167,11 @@ def test_a_model_that_cannot_use_the_parameters_is_refused(run):
     layers = config.Model().layers
     assert refused(run, Program(), *changed).endswith(
         f"found differences: model.layers is 3, that run has {layers}; model.ages is False, that "
-        "run has True"
+        "run has True; set them as that run has, or start from another run"
     )
     assert refused(run, Program(dimension=16)).endswith(
-        "the stores have embeddings of dimension 16, those of that run have 32"
+        "the stores have embeddings of dimension 16, those of that run have 32; use stores like "
+        "those of it, or start from another run"
     )
     assert refused(run, Program(width=3)).endswith(
         "the parameter encoder.column.weight has the shape (32, 3), in that run (32, 4); the "

@@ -402,8 +402,16 @@ def test_the_example_pretrains_and_starts_from_it(demo_store, tmp_path):
     first = run(small, cells, "--config", files[0])
     assert first.returncode == 0, first.stderr
     assert "advice: the pool" not in first.stderr
+    line = (
+        "confluence: a run that starts --from this one must have the same [model]: width = 16, "
+        "heads = 2, layers = 1, hidden = 32, ages = true, epochs = true\n"
+    )
+    assert line in first.stderr
     second = run(small, churn, "--config", files[1], "--from", cells)
     assert second.returncode == 0, second.stderr
+    # What the first run fixes is no choice of the second.
+    assert "model.epochs" not in second.stderr
+    assert "[model]" not in second.stderr
     assert "demo-shop/churn" in second.stdout
 
 

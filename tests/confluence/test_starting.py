@@ -171,7 +171,7 @@ def test_another_model_is_refused_field_by_field(whole, tmp_path):
     assert refused.returncode == 1
     assert refused.stderr.endswith(
         "found differences: model.width is 32, that run has 16; model.ages is False, that run has "
-        "True\n"
+        "True; set them as that run has, or start from another run\n"
     )
 
 

@@ -79,6 +79,15 @@ def test_masks_of_attention_are_the_bits_of_the_loops(store_path, compact):
                     assert not found[..., 25:].any()
 
 
+def test_masks_of_attention_of_no_whole_batch_are_refused_by_its_missing_arrays():
+    with pytest.raises(headwater.InvalidArgument, match="found no 'seq_row_ids', 'column_ids', "):
+        attention_bits({})
+    whole = dict.fromkeys(("seq_row_ids", "column_ids", "is_padding", "row_hop"), np.zeros((1, 1)))
+    message = "found no 'fk_edges'; give a whole batch of headwater.Sampler, which has them with"
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        attention_bits(whole)
+
+
 @pytest.mark.parametrize("store", ["store_path", "listed_store"])
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.parametrize(("share", "most"), [(0.15, 40), (0.6, 5)])
@@ -115,12 +124,21 @@ def test_a_drawn_context_shows_which_cells_are_masked(store_path):
     settings = {"default_batch_size": 1, "default_sequence_length": 64, "max_rows": 16}
     masked = {"mask_share": 0.5, "mask_most": 16, "mask_texts": True}
     with headwater.Sampler(store_path, tasks=["price"], **settings, **masked) as sampler:
-        pages = [sampler.draw("price", seed).html for seed in range(20)]
+        drawn = [sampler.draw("price", seed) for seed in range(20)]
+    pages = [page.html for page in drawn]
     counts = [page.count('class="cell masked"') for page in pages]
     assert any(counts)
     for page, count in zip(pages, counts, strict=True):
         assert re.search(rf"<b>{count}</b> cells? masked beside the target", page)
+    # The text marks the same cells.
+    for page, count in zip(drawn, counts, strict=True):
+        of_page = re.findall(r'class="cell masked"(?s:.*?)<b>(.*?)</b>', page.html)
+        text = str(page)
+        assert re.search(rf"; {count} cells? masked beside the target, in the first epoch; ", text)
+        of_text = re.findall(r"([^ ,│]+) = (?:\"[^\"]*\"|[^,\n]*?) \(masked\)", text)
+        assert sorted(of_text) == sorted(of_page)
     with headwater.Sampler(store_path, tasks=["price"], **settings) as sampler:
-        page = sampler.draw("price", 0).html
-        assert 'class="cell masked"' not in page
-        assert "masked beside the target" not in page
+        page = sampler.draw("price", 0)
+        assert 'class="cell masked"' not in page.html
+        assert "masked" not in str(page)
+        assert "masked beside the target" not in page.html

@@ -110,11 +110,25 @@ def test_other_tasks_stay_out_where_pools_are_named(store_path):
             'its own, found none; give one with the table, such as {"customers": "2024-06-01"}, or '
             "set `time` of the table in the schema",
         ),
-        ({"pools": {"orders": "soon"}}, "pools\\['orders'\\]: expected an observation time"),
+        (
+            {"pools": {"orders": "soon"}},
+            r"pools\['orders'\]: expected an observation time, found 'soon': not a date such as "
+            r'"2024-01-31"; None observes each row at its own time$',
+        ),
+        ({"pools": {"orders": "20240601"}}, 'its year would be 20240601; write a date as "2024-01'),
+        ({"pools": {"orders": np.datetime64("NaT")}}, "found .*NaT.*: not a time; None observes"),
+        ({"pools": {"orders": ""}}, "found '': not a date .*; None observes each row at its own"),
+        ({"pools": {"orders": True}}, "found True: .*; None observes each row at its own time"),
+        ({"pools": ["orders"], "visible_until": ""}, "found '': not a date .*; None sets no limit"),
         (
             {"pools": {"orders": "1900-01-01"}},
-            'expected rows of "orders" that exist at their observation time, found none among '
-            "20000; give the table a later time in pools, or name another table",
+            'of "orders" that exist at their observation time \\(1900-01-01 00:00:00\\), found '
+            "none among 20000; give the table a later time in pools, or name another table",
+        ),
+        # An integer is microseconds, not a date.
+        (
+            {"pools": {"orders": 20_240_601}},
+            "time \\(1970-01-01 00:00:20.240601\\), found none among",
         ),
         (
             {"pools": ["orders"], "visible_until": "1900-01-01"},

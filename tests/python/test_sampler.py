@@ -189,8 +189,28 @@ def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
         ({"num_threads": 1025}, "num_threads: expected 1 to 1024, found 1025"),
         ({"seed": "x"}, "seed: "),
         ({"split_ratios": (0.5, 0.1, 0.1)}, "add up to 1"),
+        # Python takes a truth value as 0 or 1.
+        *(
+            ({name: truth}, f"{name}: expected a whole number( or None)?, found {truth}$")
+            for truth in (True, False)
+            for name in (
+                "rank", "world_size", "seed", "split_seed", "num_prefetch", "num_threads",
+                "default_batch_size", "default_sequence_length", "max_rows", "bfs_child_width",
+                "staleness_days",
+            )
+        ),
+        ({"walk": "breadth", "max_hops": True}, "max_hops: expected a whole number or None, found"),
+        ({"walk": "breadth", "neighbor_budget": True}, "budget: expected a whole number or None"),
+        ({"max_rows": np.True_}, "max_rows: expected a whole number, found (np.)?True"),
+        ({"text_buckets": [True]}, r"text_buckets: expected a list of whole .*, found \[True\]$"),
+        ({"child_widths": {"orders.customer_id": True}}, "child_widths: expected .*: True}$"),
+        ({"split_ratios": (True, 0, 0)}, r"split_ratios: expected three .*, found \(True, 0, 0\)$"),
+        ({"tasks": ["price"], "task_weights": [True]}, r"task_weights: .*, found \[True\]$"),
+        ({"mask_share": True}, "mask_share: expected a number .*, found True$"),
+        ({"mask_share": np.False_}, "mask_share: expected a number .*, found (np.)?False_?$"),
+        ({"mask_share": 0.1, "mask_most": True}, "mask_most: expected .* or None, found True$"),
     ],
-)
+)  # fmt: skip
 def test_invalid_settings_are_refused(store_path, changes, words):
     with pytest.raises(headwater.InvalidArgument, match=words):
         sampler(store_path, **changes)
@@ -614,9 +634,15 @@ def test_masked_cells_are_marked_and_listed(store_path):
         ({"mask_share": 1.0}, "mask_share: expected a share"),
         ({"mask_share": -0.1}, "mask_share: expected a share"),
         ({"mask_share": float("nan")}, "mask_share: expected a share"),
-        ({"mask_share": 7e-6}, r"of at least 1/131072 \(0.0000077\).* found 0.000007;"),
-        ({"mask_share": "0.15"}, 'mask_share: expected a number from 0 to 1, found "0.15"$'),
-        ({"mask_share": None}, "mask_share: expected a number from 0 to 1, found None$"),
+        ({"mask_share": 7e-6}, r"of at least 1/131072 \(0.0000077\).* found 0.000007,"),
+        (
+            {"mask_share": "0.15"},
+            'mask_share: expected a number of at least 0 and below 1, found "0.15"$',
+        ),
+        (
+            {"mask_share": None},
+            "mask_share: expected a number of at least 0 and below 1, found None$",
+        ),
         (
             {"mask_share": 0.1, "mask_most": 2.5},
             "mask_most: expected a whole number or None, found 2.5$",
@@ -627,11 +653,12 @@ def test_masked_cells_are_marked_and_listed(store_path):
         ),
         ({"mask_most": 3}, "mask_most: expected none, because a mask_share of 0"),
         ({"mask_texts": True}, "mask_texts: expected none, because a mask_share of 0"),
-        ({"mask_share": 0.1, "mask_most": 0}, "mask_most: expected more than 0"),
+        ({"mask_share": 0.1, "mask_most": 0}, "mask_most: expected 1 to 64, .* found 0; leave"),
         (
-            {"mask_share": 0.1, "mask_most": 70000},
-            "mask_most: expected a number from 0 to 65535, found 70000",
+            {"mask_share": 0.1, "mask_most": 65},
+            "mask_most: expected 1 to 64, because a sequence has 64 cells, found 65; leave it out",
         ),
+        ({"mask_share": 0.1, "mask_most": 70000}, "mask_most: expected 1 to 64, .* found 70000;"),
     ],
 )
 def test_masks_that_make_no_sense_are_refused(store_path, arguments, message):

@@ -137,3 +137,8 @@ def test_attention_masks_are_those_of_plain_loops(store_path, compact):
                 x, x, x, attn_mask=found.neighbor[:, None]
             )
             assert attended.isfinite().all()
+
+
+def test_masks_of_a_batch_without_cells_are_refused_by_the_missing_arrays():
+    with pytest.raises(headwater.InvalidArgument, match="'fk_edges'; give a whole batch of"):
+        attention_masks({})

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use headwater::ErrorKind;
 use headwater::plan::{Assignment, Cursor, Split, SplitRatios};
-use headwater::sampler::{Children, Sampler, Settings, Shape, Speed, Texts, Walk};
+use headwater::sampler::{Children, Masks, Sampler, Settings, Shape, Speed, Texts, Walk};
 use headwater::store::{RelationMetadata, Store, TargetMetadata, Task};
 
 use crate::database::{Database, Value};
@@ -61,6 +61,41 @@ fn invalid_settings_are_rejected() {
     let twice = vec![Arc::clone(store), Arc::clone(store)];
     let error = Sampler::new(twice, small(1), Assignment::new(0, 1).unwrap(), PLAIN);
     assert!(error.err().unwrap().to_string().contains("two stores have the name"));
+}
+
+#[test]
+fn masks_beyond_a_sequence_or_of_no_cell_are_rejected() {
+    let (_folder, store) = &random_stores(1)[0];
+    let length = small(1).shape.sequence_length;
+    let with =
+        |masks| sampler(store, &Settings { masks: Some(masks), ..small(1) }, (0, 1), PLAIN).err();
+    let half = Masks::new(0.5, None, length).unwrap();
+    for most in [0, length as u16 + 1, u16::MAX] {
+        assert_eq!(
+            with(Masks { most, ..half }).expect("this must be refused").to_string(),
+            format!(
+                "mask_most: expected 1 to {length}, because a sequence has {length} cells, found {most}; \
+                 leave it out for what sequences rarely exceed, or leave out mask_share to mask no cell"
+            )
+        );
+    }
+    for most in [1, length as u16] {
+        assert!(with(Masks { most, ..half }).is_none(), "{most}");
+    }
+    let error = with(Masks { share: 0, ..half }).expect("this must be refused").to_string();
+    assert!(
+        error.contains("mask_share: expected more than 0, found 0; to mask no cell"),
+        "{error}"
+    );
+    for share in [-0.1, 0.0, 1.0, 15.0, f64::NAN] {
+        assert_eq!(
+            Masks::new(share, None, length).unwrap_err().to_string(),
+            format!(
+                "mask_share: expected a share of the cells above 0 and below 1, found {share}; 0.15 masks \
+                 about every seventh cell; leave it out to mask none"
+            )
+        );
+    }
 }
 
 #[test]
