@@ -150,10 +150,16 @@ def as_page(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<!!)\[([^\]\[]+)\]\(([^)#:\s]+)\)", linked, text)
 
 
+def skip_fields(_app: Sphinx, _what: str, _name: str, item: object, *_: object) -> bool | None:
+    """Leaves out the fields of named tuples, of which Python alone says something."""
+    return True if (item.__doc__ or "").startswith("Alias for field number") else None
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     stub_in_place_of_the_extension()
     app.add_lexer("csv", TextLexer)
     app.connect("source-read", as_page)
+    app.connect("autodoc-skip-member", skip_fields)
     # Napoleon takes what stands before a colon in a property's first line for a type.
     GoogleDocstring._parse_attribute_docstring = lambda self: list(self._lines)

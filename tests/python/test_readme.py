@@ -8,6 +8,7 @@ A page is run from top to bottom in an empty folder, like a notebook:
 - `sh`: commands that must succeed; what they print is not compared;
 - `toml`, `csv`: with `file=NAME` written to that file, else to be read only.
 
+A block in braces, such as `{toctree}`, is for the site alone: `make docs` checks it.
 A block with `needs=arrayrecord` is run if headwater is built with this feature.
 
 A block that is not run is named in `NOT_RUN`, and a page that another test runs in `RUN_ELSEWHERE`,
@@ -49,6 +50,8 @@ NOT_RUN = {
     ("README.md", "make demo"): "it builds everything",
     ("README.md", "import os"): "test_the_training_loop_runs_and_resumes runs it twice",
     ("README.md", "events = headwater"): "test_the_loop_over_events_runs runs it on that store",
+    ("docs/index.md", "make demo"): "it builds everything",
+    ("docs/index.md", "import headwater"): "test_the_loop_of_the_site_is_resumed runs it",
     ("docs/events.md", "pip install maxtext==0.2.5"): "make test-maxtext trains MaxText",
     ("docs/guide.md", "let store = headwater::store::Store::open("): "cargo compiles Rust",
     ("docs/guide.md", "confluence train shop.db --task leaves --minutes 3"): (
@@ -91,7 +94,8 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     fences = re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    return [Block(*f"{info} ".split(" ", 1), text) for info, text in fences]
+    found = [Block(*f"{info} ".split(" ", 1), text) for info, text in fences]
+    return [block for block in found if not block.language.startswith("{")]
 
 
 def block_with(name: str, word: str) -> str:
@@ -210,7 +214,13 @@ def test_the_readme_is_short_and_begins_with_two_commands():
 
 
 def test_links_lead_to_files_and_promises_to_their_tests():
-    for name in [*NAMES, "CONTRIBUTING.md", "mpi-examples/README.md"]:
+    for name in [
+        *NAMES,
+        "CONTRIBUTING.md",
+        "RELEASING.md",
+        "SECURITY.md",
+        "mpi-examples/README.md",
+    ]:
         page = ROOT / name
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
             assert target.startswith("https://") or (page.parent / target).exists(), (name, target)
@@ -276,6 +286,21 @@ def test_the_training_loop_runs_and_resumes(store_path, tmp_path, monkeypatch):
     with headwater.Sampler(store_path, seed=1) as sampler:
         for rows in seen:
             assert (rows == sampler.next_train_batch()["seed_row"]).all()
+
+
+def test_the_loop_of_the_site_is_resumed(store_path, tmp_path, monkeypatch):
+    import headwater
+
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "store").symlink_to(store_path)
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    loop = block_with("docs/index.md", "headwater.Sampler")
+    exec(loop, {"train_step": lambda batch: seen.append(batch["seed_row"].copy())})
+    assert len(seen) == 100
+    with headwater.Sampler("demo/store", seed=1) as sampler:
+        sampler.resume("run.cursor")
+        assert sampler.cursor() == headwater.Cursor.read("run.cursor").encode()
 
 
 def test_the_loop_over_events_runs(tmp_path, monkeypatch):
