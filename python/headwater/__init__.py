@@ -1,8 +1,8 @@
 """A deterministic, resumable sampler and reducer.
 
-`prepare` makes a store from tables, `audit` looks for leaks in it, `stage` copies it to a node's own
-disk, `Store` opens it, and `Sampler` makes batches from it. From a log of events `prepare` makes a store for `Events`, which makes token
-rows.
+`prepare` makes a store from tables, `audit` looks for leaks in it, `stage` copies it to a node's
+own disk, `Store` opens it, and `Sampler` makes batches from it. From a log of events `prepare`
+makes a store for `Events`, which makes token rows.
 `reduce` folds statistics of rows that several processes hold, with the same bits for any number of
 processes. The commands `headwater` and `headwater-reduce` do the same from a shell.
 """

@@ -10,9 +10,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from samplers import same, sampler
 
 import headwater
+from samplers import same, sampler
 
 
 def assert_same_files(one, two):
