@@ -41,6 +41,7 @@ use source::Source;
 pub use export::{ExportReport, ExportedFile, export_events};
 #[cfg(feature = "python")]
 pub(crate) use key_text::key_text_of;
+#[cfg(feature = "cli")]
 pub(crate) use options::memory_size;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
 pub use stage::{StageReport, stage};

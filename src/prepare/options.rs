@@ -7,7 +7,9 @@ use serde::Serialize;
 use super::embed::Embedder;
 use super::source::Batches;
 use crate::bytes::Digest;
-use crate::error::{Error, Result};
+#[cfg(feature = "cli")]
+use crate::error::Error;
+use crate::error::Result;
 use crate::progress::Progress;
 
 /// Runs the SQL of tasks; the Python package implements it with DuckDB.
@@ -90,6 +92,7 @@ pub struct EventsReport {
 }
 
 /// Reads a size such as 512MB, 2GB or 1.5GiB.
+#[cfg(feature = "cli")]
 pub(crate) fn memory_size(text: &str) -> Result<u64> {
     const UNITS: [(&str, u64); 6] = [
         ("MiB", 1 << 20),
@@ -111,7 +114,7 @@ pub(crate) fn memory_size(text: &str) -> Result<u64> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 mod tests {
     use super::memory_size;
 
