@@ -175,7 +175,8 @@ def test_a_model_that_cannot_use_the_parameters_is_refused(run):
     )
     assert refused(run, Program(width=3)).endswith(
         "the parameter encoder.column.weight has the shape (32, 3), in that run (32, 4); the "
-        "parameter heads.boolean.weight has the shape (3, 1), in that run (4, 1)"
+        "parameter heads.boolean.weight has the shape (3, 1), in that run (4, 1); use stores like "
+        "those of it, or start from another run"
     )
 
 
