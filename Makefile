@@ -167,7 +167,7 @@ SPHINX := $(DOCS)/bin/sphinx-build --quiet --fresh-env --fail-on-warning --keep-
 docs: $(DOCS)/.tools ## make the documentation site in target/site; a warning is an error
 	@rm -rf $(SITE)
 	$(SPHINX) . $(SITE)
-	@echo "$(SITE)/index.html is the door"
+	@echo "the site is made: open $(SITE)/index.html"
 
 docs-links: $(DOCS)/.tools ## ask each external link of the site whether it is there; needs the network
 	$(SPHINX) --builder linkcheck . target/site-links

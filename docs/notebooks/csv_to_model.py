@@ -206,4 +206,4 @@ for answer in answers:
 # ```
 #
 # The run is a folder: `runs/1/report.html` shows its curves, and `confluence.open("runs/1")` opens
-# it on another day.
+# it later.

@@ -91,17 +91,17 @@ with headwater.Sampler("shop.db", **settings) as sampler:
 with subprocess.Popen([sys.executable, "reader.py"], stdout=subprocess.PIPE, text=True) as reader:
     for line in reader.stdout:
         if line.strip() == "4":
-            reader.kill()  # kill -9: the reader cannot say goodbye
+            reader.kill()  # kill -9: the reader cannot save anything more
             break
 cursor = headwater.Cursor.read("run.cursor")
 done = cursor.position["train/step"]
 print("the cursor is after at least 5 steps:", done >= 5)
-print("it is small:", len(cursor.encode()) < 2000, "bytes < 2,000")
+print("it has fewer than 2,000 bytes:", len(cursor.encode()) < 2000)
 
 # %% [markdown]
 # ```text
 # the cursor is after at least 5 steps: True
-# it is small: True bytes < 2,000
+# it has fewer than 2,000 bytes: True
 # ```
 #
 # ## On with one process

@@ -37,7 +37,7 @@ impl Container {
         let mut at = 0;
         for entry in &self.sections {
             // The header, or zeros.
-            copy.move_bytes(entry.offset - at)?;
+            copy.copy_bytes(entry.offset - at)?;
             let (digests, _) = map[entry.digests()].as_chunks::<DIGEST_BYTES>();
             at = entry.offset;
             for digests in digests.chunks(PIECE_BLOCKS) {
@@ -56,7 +56,7 @@ impl Container {
             }
         }
         // Zeros, and the section table.
-        copy.move_bytes(map.len() - at)
+        copy.copy_bytes(map.len() - at)
     }
 }
 
@@ -70,7 +70,7 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies the next `count` bytes.
-    fn move_bytes(&mut self, mut count: usize) -> Result<()> {
+    fn copy_bytes(&mut self, mut count: usize) -> Result<()> {
         while count > 0 {
             let length = count.min(PIECE_BYTES);
             self.read(length)?;

@@ -108,7 +108,7 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        refuse_truth(&object)?;
+        refuse_bool(&object)?;
         match object.extract() {
             Ok(number) => Ok(Self(number)),
             Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
@@ -128,17 +128,17 @@ impl<'py> FromPyObject<'_, 'py> for Real {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        refuse_truth(&object)?;
+        refuse_bool(&object)?;
         object.extract().map(Self)
     }
 }
 
-/// Rejects a truth value, which Python would take as the number 0 or 1.
-fn refuse_truth(object: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Rejects a bool, which Python would take as the number 0 or 1.
+fn refuse_bool(object: &Bound<'_, PyAny>) -> PyResult<()> {
     match type_name(object).as_str() {
         // NumPy's has the second name from version 2 on, the third before.
         "bool" | "numpy.bool" | "numpy.bool_" => Err(PyTypeError::new_err(format!(
-            "{} is a truth value, and cannot be interpreted as a number",
+            "{} is a bool, and cannot be interpreted as a number",
             object.str()?
         ))),
         _ => Ok(()),

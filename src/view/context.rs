@@ -31,7 +31,7 @@ pub(crate) struct ContextRow {
     pub cells: Vec<SeenCell>,
     /// The aggregates of its children, if it has them.
     pub aggregates: Vec<CellView>,
-    /// Whether each of its cells, and then of its aggregates, is masked beside the target.
+    /// Whether each of its cells is masked beside the target; aggregates never are.
     #[serde(skip)]
     pub masked: Vec<bool>,
     pub neighbours: Vec<NeighbourCounts>,
@@ -181,9 +181,8 @@ impl ContextView {
         let branch = if is_leaf { ' ' } else { '│' };
         let mut line = String::new();
         let row = &self.rows[place];
-        let (of_cells, of_aggregates) = row.masked.split_at(row.cells.len());
         let mark = |is_masked: bool| if is_masked { MASKED } else { "" };
-        let cells = row.cells.iter().zip(of_cells);
+        let cells = row.cells.iter().zip(&row.masked);
         for cell in cells.map(|(cell, &is_masked)| cell.text() + mark(is_masked)) {
             if !line.is_empty() && line.chars().count() + cell.chars().count() > LINE_CHARACTERS {
                 // Writing to a string cannot fail.
@@ -196,11 +195,10 @@ impl ContextView {
         if !line.is_empty() {
             let _ = writeln!(text, "{indent}{branch}    {line}");
         }
-        for (CellView { column, value, .. }, &is_masked) in row.aggregates.iter().zip(of_aggregates)
-        {
+        for CellView { column, value, .. } in &row.aggregates {
             let value = value.as_deref().unwrap_or("NULL");
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{indent}{branch}    {column} = {value}{}", mark(is_masked));
+            let _ = writeln!(text, "{indent}{branch}    {column} = {value}");
         }
     }
 
@@ -238,8 +236,10 @@ impl ContextRow {
         let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
         let cells = cells(store, context, (place, row), *room)?;
         let aggregates = aggregates(store, context, place);
-        let count = cells.len() + aggregates.len();
-        *room = room.saturating_sub(count);
+        *room = room.saturating_sub(cells.len() + aggregates.len());
+        // Nothing after the end of the sequence is masked.
+        let masked = masks.by_ref().chain(std::iter::repeat(false)).take(cells.len()).collect();
+        masks.take(aggregates.len()).for_each(drop);
         Ok(Self {
             place,
             hop: row.hop,
@@ -253,8 +253,7 @@ impl ContextRow {
             before: before.map(before_or_after),
             cells,
             aggregates,
-            // Nothing after the end of the sequence is masked.
-            masked: masks.chain(std::iter::repeat(false)).take(count).collect(),
+            masked,
             neighbours: (context.neighbours.iter())
                 .filter(|neighbours| neighbours.place as usize == place)
                 .map(|neighbours| NeighbourCounts::of(store, context, neighbours))

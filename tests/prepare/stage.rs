@@ -130,13 +130,13 @@ fn batches_of_a_copy_are_those_of_the_store() {
     assert!(batches(&shop().path("store")) == batches(&out), "the batches differ");
 }
 
-/// A process that makes a copy, and is not done before it is dropped.
-struct Busy {
+/// Another process that makes a copy, until this is dropped.
+struct OtherProcess {
     partial: PathBuf,
     _locked: fs::File,
 }
 
-impl Busy {
+impl OtherProcess {
     fn with(out: &Path) -> Self {
         let partial = PathBuf::from(format!("{}.partial", out.display()));
         fs::create_dir(&partial).unwrap();
@@ -156,7 +156,7 @@ fn pause() {
 fn of_several_processes_one_copies_and_the_others_wait() {
     let out = shop().path("together");
     // As if a process had been killed while the others waited for it.
-    let busy = Busy::with(&out);
+    let busy = OtherProcess::with(&out);
     let mut children: Vec<_> = (0..4).map(|_| spawn(&out)).collect();
     pause();
     for child in &mut children {
@@ -172,9 +172,9 @@ fn of_several_processes_one_copies_and_the_others_wait() {
 }
 
 #[test]
-fn who_waits_for_a_process_that_fails_is_told_so() {
+fn a_waiting_process_reports_the_failure_of_the_copying_one() {
     let out = shop().path("failed");
-    let busy = Busy::with(&out);
+    let busy = OtherProcess::with(&out);
     let child = spawn(&out);
     pause();
     fs::remove_dir_all(&busy.partial).unwrap();
@@ -190,7 +190,7 @@ fn who_waits_for_a_process_that_fails_is_told_so() {
 #[test]
 fn an_interrupt_ends_the_waiting() {
     let out = shop().path("waiting");
-    let busy = Busy::with(&out);
+    let busy = OtherProcess::with(&out);
     for signal in ["-INT", "-TERM"] {
         let child = spawn(&out);
         pause();
@@ -259,7 +259,7 @@ fn a_damaged_store_is_not_copied() {
 }
 
 #[test]
-fn anything_but_the_copy_is_refused_and_stays() {
+fn a_file_or_another_store_at_the_copy_is_refused_and_stays() {
     let copied = Copied::of(SMALL);
     let root = Store::open(&copied.path("store")).unwrap().root();
     let expected = |found: &str| {

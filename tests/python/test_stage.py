@@ -67,7 +67,7 @@ def test_another_store_is_refused_and_damage_is_not_copied(store_path, listed_st
         headwater.stage(tmp_path, tmp_path / "second")
 
 
-def test_an_exception_of_progress_ends_it(store_path, tmp_path):
+def test_an_exception_of_progress_ends_the_copy(store_path, tmp_path):
     def fail(_stage, done, _total):
         if done:
             raise RuntimeError("enough")

@@ -1,6 +1,6 @@
 //! The saved steps of a run: each is complete or absent, and the last two are kept.
 //!
-//! A step is a folder of model, optimiser and cursor. Beside them the file `digests` tells the step and the BLAKE3
+//! A step is a folder of model, optimiser and cursor. Beside them the file `digests` names the step and the BLAKE3
 //! digest of each, so that neither a damaged file nor one of another step is ever loaded.
 
 use std::fmt::Write;
@@ -121,7 +121,9 @@ fn read(storage: &dyn Storage, run: &Path, step: u64) -> Result<[Vec<u8>; 3]> {
         *content = read(name)?;
         let found = Digest::of(content).to_string();
         if found != expected {
-            let what = format!("expected the digest {expected} of {DIGESTS}, found {found}");
+            let what = format!(
+                "expected the digest {expected}, as the file {DIGESTS} has it, found {found}"
+            );
             return Err(damaged(run, step, name, &what));
         }
     }

@@ -65,11 +65,6 @@ impl<'a> Sequence<'a> {
         self.is_masked.is_some_and(|masked| masked[cell] == 1)
     }
 
-    /// Returns the number of masked cells, if the sampler masks cells.
-    pub(super) fn masked(&self) -> Option<u64> {
-        Some(self.is_masked?.iter().map(|&masked| u64::from(masked)).sum())
-    }
-
     /// Returns the number of padding cells.
     pub(super) fn padding(&self) -> u64 {
         (self.column_ids.len() - self.length) as u64

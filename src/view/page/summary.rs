@@ -45,7 +45,7 @@ pub(super) fn numbers(view: &ContextView, sequence: &Sequence<'_>) -> String {
     if cut > 0 {
         tiles.push((cut, "cell", " cut off at its end".to_owned()));
     }
-    if let Some(masked) = sequence.masked() {
+    if let Some(masked) = view.masked_count {
         tiles.push((masked, "cell", " masked beside the target, in the first epoch".to_owned()));
     }
     tiles.push((hidden_total(view), "link", " to rows that came to exist later".to_owned()));
