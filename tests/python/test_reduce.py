@@ -215,6 +215,9 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_ends(tmp_path):
 def test_a_lock_of_another_user_works_and_a_missing_lock_is_reported():
     # Root may write everywhere, so as root another user resumes.
     nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    folders = Path(REDUCE).resolve().parents
+    if nobody and not all(folder.stat().st_mode & 0o001 for folder in folders):
+        pytest.skip(f"another user than root cannot enter the folders of {REDUCE}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
