@@ -32,7 +32,7 @@ MAXTEXT := .venv-maxtext
 TORCH_INDEX ?=
 TORCH := .venv-torch
 
-.PHONY: help setup demo check test test-arrayrecord test-burn test-engines test-maxtext test-torch mutants-python mutants-rust \
+.PHONY: help setup demo check build-tests test test-arrayrecord build-burn test-burn test-engines test-maxtext test-torch mutants-python mutants-rust \
 	bench docs docs-links lint lint-burn clean-demo
 
 help: ## list what can be made
@@ -76,8 +76,10 @@ check: setup ## run the quick tests, in under 3 minutes
 	$(TEST) --lib --test tidy --test plan --test store --test fold --test reducer --test sampler
 	$(PYTEST) -m "not slow"
 
-test: setup ## run all tests; say what was skipped
+build-tests: setup
 	$(TEST) --no-run
+
+test: build-tests ## run all tests; say what was skipped
 	$(TEST)
 	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib handoff
 	@echo "skipped: what pytest lists as skipped below"
@@ -94,6 +96,9 @@ test-arrayrecord: setup ## run the tests of ArrayRecord files, which are among a
 
 # A package of its own, because Burn's crates take 20 minutes to compile.
 BURN := --release --quiet --manifest-path burn/Cargo.toml
+
+build-burn:
+	$(CARGO) test $(BURN) --features train --no-run
 
 test-burn: ## run the tests of headwater-burn; needs no setup
 	$(CARGO) check $(BURN) --no-default-features --lib

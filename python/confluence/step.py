@@ -109,17 +109,23 @@ class Program:
             out_shardings=replicated,
         )
 
-    def initial(self, *, with_texts: bool | None = None) -> State:
-        """Returns the state before the first step.
+    def initial(self) -> State:
+        """Returns the state before the first step."""
+        device = SingleDeviceSharding(self._layout.device)
+        make = jax.jit(partial(self._initial, self._learns_texts), out_shardings=device)
+        state: State = self._layout.everywhere(make())
+        return state
+
+    def form(self, *, with_texts: bool | None = None) -> State:
+        """Returns the shapes, types and devices of a state, to read one; it computes nothing.
 
         `with_texts` is whether the model has a head for texts; by default as the settings say.
         """
         if with_texts is None:
             with_texts = self._learns_texts
-        device = SingleDeviceSharding(self._layout.device)
-        make = jax.jit(partial(self._initial, with_texts), out_shardings=device)
-        state: State = self._layout.everywhere(make())
-        return state
+        shapes = jax.eval_shape(partial(self._initial, with_texts))
+        form: State = jax.tree.map(lambda of: of.update(sharding=self._layout.replicated), shapes)
+        return form
 
     def step(
         self, state: State, batch: Batch | Microbatches, stop: jax.Array

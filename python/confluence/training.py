@@ -37,7 +37,7 @@ from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
 from confluence.results import Results
 from confluence.rollcall import Meeting, RunIdentity
 from confluence.status import StatusLine
-from confluence.step import StepMetrics, compute_type
+from confluence.step import State, StepMetrics, compute_type
 
 # A run ends after this many steps in a row without a finite gradient: it will not recover.
 _MAX_SKIPPED_STEPS = 100
@@ -282,17 +282,19 @@ class _Trainer:
         self._is_leader = processes.rank == 0
         folder = out.absolute() / "checkpoints"
         self._checkpoints = Checkpoints(folder)
-        self._state = self._program.initial()
         self._first_step = 0
         self._validation = Validation()
-        if resume:
-            self._restore()
+        restored = self._resume() if resume else None
         # After that, since damaged checkpoints would count among those to keep.
         self._writer = Writer(folder, self._settings.run.keep)
         open_resources.callback(self._writer.close)
-        if self._first_step == 0 and self._settings.optimizer.start_from:
+        if restored is not None:
+            self._state = restored
+        elif self._settings.optimizer.start_from:
             embedders = [of.embedder for of in parts.identities]
             self._state = starting.load(self._settings, self._program, embedders)
+        else:
+            self._state = self._program.initial()
         is_leader = self._is_leader
         other_sinks = sinks.open_sinks(self._settings, out, self._first_step) if is_leader else []
         self._log = MetricsLog(
@@ -302,18 +304,19 @@ class _Trainer:
         if is_leader:
             run_folder.write_settings(out, self._settings, processes, self._first_step)
 
-    def _restore(self) -> None:
+    def _resume(self) -> State | None:
+        """Goes on from the newest checkpoint, and returns its state; None if there is none."""
         found = self._checkpoints.restore_newest(
-            self._state, self._settings, self._parts.identities
+            self._program.form(), self._settings, self._parts.identities
         )
         if found is None:
             print("confluence: there is no checkpoint yet; starting at step 0", file=sys.stderr)
-            return
+            return None
         self._parts.samplers.resume(found.cursor)
-        self._state, self._first_step = found.state, found.step
-        self._validation = found.validation
+        self._first_step, self._validation = found.step, found.validation
         if self._is_leader:
             print(f"confluence: resuming after step {found.step}", file=sys.stderr)
+        return found.state
 
     def run(self, profile: tuple[int, int] | None) -> Results:
         last = self._settings.optimizer.steps

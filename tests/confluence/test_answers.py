@@ -14,7 +14,7 @@ from confluence import answers, config, evaluation, frames, metrics, prediction,
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.evaluation import Scores, Task
 from confluence.intervals import Intervals
-from runs import confluence as command
+from runs import confluence_here as command
 from stores import FewRows, prepare_tables
 
 # Orbax's threads warn of options that are intended; the command silences them.

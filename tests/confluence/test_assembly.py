@@ -263,7 +263,7 @@ def test_the_parts_of_a_run_suit_each_other(tiny_config, monkeypatch):
         assert [store.metadata()["database"] for store in parts.stores] == ["demo-shop"]
         assert parts.streams == [f"demo-shop/{name}" for name in tiny_config.data.tasks]
         batches = next(parts.samplers.evaluate("val", ["demo-shop/churn"]))
-        assert len(batches) == config.microbatches(tiny_config) == 8
+        assert len(batches) == config.microbatches(tiny_config) == 4
         sampler = parts.sampler
     with pytest.raises(headwater.SamplerShutdown):
         sampler.next_train_batch()

@@ -9,7 +9,7 @@ import pytest
 import confluence
 from confluence import calibration
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL
-from runs import confluence as command
+from runs import confluence_here as command
 
 # Orbax's threads warn of options that are intended; the command silences them.
 pytestmark = pytest.mark.filterwarnings("ignore")

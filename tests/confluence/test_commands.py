@@ -13,11 +13,11 @@ import pytest
 
 import headwater
 from confluence import baselines, config, evaluation
-from runs import confluence, results, run, sets
+from runs import confluence, confluence_here, results, run, sets
 
 
 def test_evaluate_finds_the_results_of_the_run(whole):
-    shown = confluence("evaluate", whole, "--split", "test", "--split", "val")
+    shown = confluence_here("evaluate", whole, "--split", "test", "--split", "val")
     assert shown.returncode == 0, shown.stderr
     found = results(whole)["tasks"]
     for task, of_task in found.items():
@@ -34,13 +34,13 @@ def test_evaluate_finds_the_results_of_the_run(whole):
 
 def test_an_evaluation_knows_nothing_later_than_visible_until(whole):
     def shown(*more):
-        found = confluence("evaluate", whole, *more)
+        found = confluence_here("evaluate", whole, *more)
         assert found.returncode == 0, found.stderr
         return found.stdout
 
     assert shown("--visible-until", "2100-01-01") == shown()
     assert shown("--visible-until", "2020-06-01") != shown()
-    refused = confluence("evaluate", whole, "--visible-until", "tomorrow")
+    refused = confluence_here("evaluate", whole, "--visible-until", "tomorrow")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "tomorrow" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -55,20 +55,20 @@ def test_a_moved_run_with_a_moved_store_is_evaluated_unchanged(whole, demo_store
     # As a running process leaves it.
     (run_folder / "checkpoints/99.orbax-checkpoint-tmp").mkdir()
     before = sorted(run_folder.rglob("*"))
-    shown = confluence("evaluate", run_folder, "--split", "train", "--store", moved)
+    shown = confluence_here("evaluate", run_folder, "--split", "train", "--store", moved)
     assert shown.returncode == 0, shown.stderr
     assert sorted(run_folder.rglob("*")) == before
     # On the train split, no baseline uses a row's own labels.
     assert "mean 0." in shown.stdout
     assert "of the entity" not in shown.stdout
-    assert "/nowhere" in confluence("evaluate", run_folder).stderr
+    assert "/nowhere" in confluence_here("evaluate", run_folder).stderr
 
 
 def predicted(run_folder, task, seeds, folder):
     """Returns the lines of predictions for these keys and times."""
     path = folder / "seeds.csv"
     path.write_text("key,at\n" + "".join(f"{key},{at}\n" for key, at in seeds))
-    shown = confluence("predict", run_folder, "--task", task, "--seeds", path)
+    shown = confluence_here("predict", run_folder, "--task", task, "--seeds", path)
     assert shown.returncode == 0, shown.stderr
     return list(csv.DictReader(io.StringIO(shown.stdout)))
 
@@ -131,7 +131,7 @@ def test_categories_are_predicted_by_name_without_a_time(whole, demo_store, tmp_
 def test_invalid_seeds_give_one_line_and_no_traceback(task, seeds, message, whole, tmp_path):
     path = tmp_path / "seeds.csv"
     path.write_text(seeds)
-    shown = confluence("predict", whole, "--task", task, "--seeds", path)
+    shown = confluence_here("predict", whole, "--task", task, "--seeds", path)
     assert shown.returncode == 1
     assert shown.stdout == ""
     assert message in shown.stderr
@@ -162,7 +162,7 @@ def test_a_task_without_train_seeds_has_no_baselines(demo_store, tmp_path):
 @pytest.mark.parametrize("part", [[], ["--no-train"], ["--synthetic-data"]])
 def test_bench_measures_the_chosen_parts(part, tiny):
     settings = tiny[1:] if part == ["--synthetic-data"] else tiny
-    shown = confluence("bench", *sets(settings), "--steps", 4, *part)
+    shown = confluence_here("bench", *sets(settings), "--steps", 4, *part)
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)
     assert found["steps"] == 4
@@ -180,7 +180,7 @@ def test_bench_refuses_invalid_options(tiny):
             "expected data.sequence_length of at least 13",
         ),
     ):
-        shown = confluence("bench", *sets(tiny), *settings)
+        shown = confluence_here("bench", *sets(tiny), *settings)
         assert shown.returncode == 1
         assert message in shown.stderr
         assert "Traceback" not in shown.stderr
@@ -195,7 +195,7 @@ def test_a_process_uses_one_of_several_devices_and_reports_it(tiny):
 
 
 def test_a_profile_traces_the_given_steps(tiny, tmp_path):
-    settings = [*tiny, "data.tasks=['churn']"]
+    settings = [*tiny, "data.tasks=['churn']", "optimizer.steps=6", "run.evaluate_every=6"]
     finished = run(settings, tmp_path / "run", "--profile", "3:4")
     assert finished.returncode == 0, finished.stderr
     assert list((tmp_path / "run/profile").rglob("*.xplane.pb"))
@@ -208,13 +208,13 @@ def test_a_profile_traces_the_given_steps(tiny, tmp_path):
 
 
 def test_an_option_that_a_verb_lacks_names_the_nearest(whole):
-    shown = confluence("evaluate", whole, "--relation")
+    shown = confluence_here("evaluate", whole, "--relation")
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "usage: confluence evaluate" in shown.stderr
     assert (
         "error: unrecognized arguments: --relation; did you mean --relations for --relation?"
     ) in shown.stderr
-    assert "unrecognized arguments: --zzz\n" in confluence("evaluate", whole, "--zzz").stderr
+    assert "unrecognized arguments: --zzz\n" in confluence_here("evaluate", whole, "--zzz").stderr
 
 
 def test_a_wrong_task_names_the_nearest(whole, tiny):
@@ -223,7 +223,7 @@ def test_a_wrong_task_names_the_nearest(whole, tiny):
         ["train", *sets([*tiny, "data.tasks=chrun"]), "--out", "never"],
         ["baselines", tiny[0].partition("=")[2], "--task", "chrun"],
     ):
-        shown = confluence(*arguments)
+        shown = confluence_here(*arguments)
         assert (shown.returncode, shown.stdout) == (1, "")
         assert "no task is called 'chrun'; did you mean 'churn'?" in shown.stderr
         assert "Traceback" not in shown.stderr

@@ -15,7 +15,7 @@ from confluence.batch import BOOLEAN, NUMERICAL
 from confluence.evaluation import Scores, Task
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
-from runs import confluence as command
+from runs import confluence_here as command
 from stores import prepare_tables
 
 # Orbax's threads warn of options that are intended; the command silences them.

@@ -30,9 +30,11 @@ class Program:
     def __init__(self, texts=False, has_mean=True, **sizes):
         self.texts, self.has_mean, self.sizes = texts, has_mean, sizes
 
-    def initial(self, *, with_texts=None):
-        texts = self.texts if with_texts is None else with_texts
-        found = params(7.0, texts, **self.sizes)
+    def initial(self):
+        return self.form(with_texts=self.texts)
+
+    def form(self, *, with_texts):
+        found = params(7.0, with_texts, **self.sizes)
         return state(found, found if self.has_mean else {})
 
 

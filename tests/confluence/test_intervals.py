@@ -16,7 +16,7 @@ import headwater
 from confluence import answers, intervals, prediction
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
 from confluence.evaluation import Scores, Task
-from runs import confluence as command
+from runs import confluence_here as command
 
 # Orbax's threads warn of options that are intended; the command silences them.
 pytestmark = pytest.mark.filterwarnings("ignore")

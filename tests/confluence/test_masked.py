@@ -347,7 +347,15 @@ def test_only_a_run_that_masks_texts_has_a_head_for_them(share, texts, has_head)
     settings = dataclasses.replace(SETTINGS, data=data)
     program = Program(settings, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
     assert ("text" in program.initial().params["heads"]) == has_head
-    assert "text" in program.initial(with_texts=True).params["heads"]
+    assert "text" in program.form(with_texts=True).params["heads"]
+
+
+def test_the_form_of_a_state_is_that_of_the_first_one():
+    program = Program(SETTINGS, VOCABULARY, TABLES, Layout(jax.devices()[:1]))
+    leaves = zip(*map(jax.tree.leaves_with_path, (program.form(), program.initial())), strict=True)
+    for (path, form), (other_path, made) in leaves:
+        assert path == other_path
+        assert (form.shape, form.dtype, form.sharding) == (made.shape, made.dtype, made.sharding)
 
 
 def store_of(**metadata):

@@ -9,7 +9,7 @@ import pytest
 from confluence import config, members
 from confluence.batch import BOOLEAN, CATEGORICAL
 from confluence.step import Outputs
-from runs import confluence, records, results, run, start_run, wait_for_step
+from runs import confluence_here, records, results, run, start_run, wait_for_step
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_results_are_of_the_mean_and_list_the_members(pair):
 
 
 def test_evaluate_and_predict_take_the_mean_of_the_members(pair, tmp_path):
-    shown = confluence("evaluate", pair)
+    shown = confluence_here("evaluate", pair)
     assert shown.returncode == 0, shown.stderr
     steps = ", ".join(map(str, results(pair)["members"]))
     assert shown.stdout.startswith(f"mean of 2 members, steps {steps}\n")
@@ -66,7 +66,7 @@ def test_evaluate_and_predict_take_the_mean_of_the_members(pair, tmp_path):
     def predicted(folder):
         out = tmp_path / f"{folder.name}.csv"
         options = ["--task", "churn", "--seeds", tmp_path / "seeds.csv", "--out", out]
-        finished = confluence("predict", folder, *options)
+        finished = confluence_here("predict", folder, *options)
         assert finished.returncode == 0, finished.stderr
         rows = list(csv.DictReader(out.read_text().splitlines()))
         return [[float(row["prediction"]), float(row["null_probability"])] for row in rows]
@@ -84,7 +84,7 @@ def test_the_intervals_of_a_mean_are_from_its_own_errors(pair, tmp_path):
     own = bins(pair)
     assert own != bins(pair / "member-0")
     (tmp_path / "seeds.csv").write_text("key,at\n1,2022-01-01\n")
-    shown = confluence("predict", pair, "--task", "spend", "--seeds", tmp_path / "seeds.csv")
+    shown = confluence_here("predict", pair, "--task", "spend", "--seeds", tmp_path / "seeds.csv")
     assert shown.stderr == ""
     (row,) = csv.DictReader(shown.stdout.splitlines())
     names = ("prediction_low", "prediction", "prediction_high")

@@ -15,7 +15,7 @@ import confluence.assembly
 import confluence.evaluation
 import headwater
 from confluence import ranking
-from runs import confluence as command
+from runs import confluence_here as command
 from stores import prepare_tables
 
 # Orbax's threads warn of options that are intended; the command silences them.

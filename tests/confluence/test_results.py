@@ -15,7 +15,7 @@ import confluence
 from confluence import boosting, calibration, run_folder, tables
 from confluence.batch import BOOLEAN
 from confluence.results import Results
-from runs import confluence as command
+from runs import confluence_here as command
 
 # Orbax's threads warn of options that are intended; the command silences them.
 pytestmark = pytest.mark.filterwarnings("ignore")
