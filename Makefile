@@ -123,8 +123,9 @@ $(TORCH)/.tools: tests/pytorch/requirements.txt $(VENV)/.tools
 		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $<
 	@touch $@
 
-test-torch: setup $(TORCH)/.tools ## run the tests of the adaptor for PyTorch against PyTorch itself
-	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py tests/python/test_torch_sum.py
+test-torch: setup $(TORCH)/.tools ## run the adaptor for PyTorch and the clients with PyTorch, Keras and the Trainer
+	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py tests/python/test_torch_sum.py \
+		tests/python/test_clients.py
 
 ENGINES := .venv-engines
 $(ENGINES)/.tools: tests/engines/requirements.txt $(VENV)/.tools

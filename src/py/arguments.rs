@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -38,12 +38,15 @@ impl<'py> Argument<'_, 'py> {
     /// Returns the argument as a `T`; `expected` says in an error which values the argument may have.
     ///
     /// # Errors
-    /// `InvalidArgument` with the name and the value of the argument when it has another type.
+    /// `InvalidArgument` with the name and the value of the argument when it has another type, or is a tuple of
+    /// another length.
     pub(super) fn get_as<T: FromPyObjectOwned<'py>>(self, expected: &str) -> PyResult<T> {
         let Self(name, object) = self;
         object.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
-            let error: PyErr = error.into();
-            if !error.is_instance_of::<PyTypeError>(object.py()) {
+            let (error, py): (PyErr, _) = (error.into(), object.py());
+            // A tuple of another length is a plain ValueError; our own errors say more, and are ValueErrors, too.
+            let is_other_length = error.get_type(py).is(py.get_type::<PyValueError>());
+            if !is_other_length && !error.is_instance_of::<PyTypeError>(py) {
                 return error;
             }
             match shown(object) {

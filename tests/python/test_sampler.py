@@ -205,6 +205,7 @@ def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
         ({"text_buckets": [True]}, r"text_buckets: expected a list of whole .*, found \[True\]$"),
         ({"child_widths": {"orders.customer_id": True}}, "child_widths: expected .*: True}$"),
         ({"split_ratios": (True, 0, 0)}, r"split_ratios: expected three .*, found \(True, 0, 0\)$"),
+        ({"split_ratios": (0.5, 0.5)}, r"split_ratios: expected three .*, found \(0\.5, 0\.5\)$"),
         ({"tasks": ["price"], "task_weights": [True]}, r"task_weights: .*, found \[True\]$"),
         ({"mask_share": True}, "mask_share: expected a number .*, found True$"),
         ({"mask_share": np.False_}, "mask_share: expected a number .*, found (np.)?False_?$"),

@@ -10,6 +10,8 @@ mod saves;
 mod training;
 
 use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -74,17 +76,29 @@ fn settings(seed: u64) -> Settings {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.iter().any(|word| matches!(word.as_str(), "--help" | "-h")) {
-        println!("{USAGE}\n\n{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    match Options::parse(words.into_iter()).and_then(|options| run(&options)) {
+    let done = if words.iter().any(|word| matches!(word.as_str(), "--help" | "-h")) {
+        print(format_args!("{USAGE}\n\n{HELP}"))
+    } else {
+        Options::parse(words.into_iter()).and_then(|options| run(&options))
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Who reads the lines wants no more of them, as in `... | head`.
+        Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a line, where `println!` would panic when nobody reads it.
+fn print(line: fmt::Arguments) -> Result<()> {
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn run(options: &Options) -> Result<()> {
@@ -140,7 +154,7 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         .into());
     }
     if options.resume {
-        println!("goes on after step {first}");
+        print(format_args!("goes on after step {first}"))?;
     }
     let steps = last.saturating_sub(first);
     let loader = loader.clone().steps_per_epoch((steps * MICRO_BATCHES as u64).max(1));
@@ -155,13 +169,13 @@ fn train(options: &Options, model: Model, loader: &Loader, tables: &Tables) -> R
         let loss;
         (model, loss) =
             training::step(model, &mut optimizer, &own, tables, (options.workers, rate));
-        println!("step {step} loss {loss}");
+        print(format_args!("step {step} loss {loss}"))?;
         if step % SAVE_EVERY == 0 || step == last {
             saves::save(&Disk, out, step, (&model, &optimizer, &loader))?;
         }
     }
     let (all, waited) = (begin.elapsed().as_secs_f64(), waited.as_secs_f64());
-    println!("{steps} steps in {all:.1} s, {waited:.3} s of them for batches");
+    print(format_args!("{steps} steps in {all:.1} s, {waited:.3} s of them for batches"))?;
     Ok(model)
 }
 
@@ -179,11 +193,10 @@ fn evaluate(name: &str, model: &Model, loader: &EvaluationLoader, tables: &Table
     }
     let seeds = predicted.len();
     let mean = predicted.iter().map(|(_, truth)| f64::from(*truth)).sum::<f64>() / seeds as f64;
-    println!(
-        "{name} AUROC {:.3} over {seeds} seeds; the mean of their labels is {mean:.3}",
-        auroc(predicted)
-    );
-    Ok(())
+    let auroc = auroc(predicted);
+    print(format_args!(
+        "{name} AUROC {auroc:.3} over {seeds} seeds; the mean of their labels is {mean:.3}"
+    ))
 }
 
 /// Returns the share of pairs, a true and a false one, in which the true one has the greater logit; equal logits

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use crate::resume::{example, losses, step};
 use crate::saves::{DIGESTS, FILES};
@@ -30,6 +30,23 @@ fn help_names_each_option() {
             assert!(help.lines().any(|line| line.trim_start().starts_with(option)), "{option}");
         }
     }
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = example()
+        .arg(churn_path())
+        .arg("--out")
+        .arg(folder.path().join("run"))
+        .args(["--stop-after", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(running.stdout.take());
+    let ended = running.wait_with_output().unwrap();
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
 }
 
 #[test]

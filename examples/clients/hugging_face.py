@@ -1,0 +1,94 @@
+"""Trains by the Trainer of Hugging Face; its checkpoints have the cursor that belongs to them.
+
+    python examples/clients/hugging_face.py STORE FOLDER STEPS
+
+STORE is demo/churn of `make demo`. Every third step is saved in FOLDER, and when the program is
+started again it goes on from there: `pip install headwater torch transformers accelerate`.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+import headwater
+from features import columns_of, features, open_sampler
+
+CURSOR = "headwater.cursor"
+
+
+class Model(nn.Module):
+    """A model whose `forward` returns the loss, as the Trainer wants it."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2 * columns, 32), nn.GELU(), nn.Linear(32, 1))
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns the loss and the logits of a batch."""
+        logits = self.layers(inputs)[:, 0]
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        return {"loss": loss, "logits": logits}
+
+
+class Batches(torch.utils.data.IterableDataset):
+    """The batches of a sampler, and the cursor after each: the Trainer reads one batch ahead."""
+
+    def __init__(self, store: str) -> None:
+        self.sampler, self.columns = open_sampler(store), columns_of(store)
+        self.cursors: list[headwater.Cursor] = []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        while True:
+            batch, cursor = self.sampler.next_batch("train")
+            self.cursors.append(cursor)
+            inputs, labels = features(batch, self.columns)
+            yield {"inputs": torch.from_numpy(inputs), "labels": torch.from_numpy(labels)}
+
+
+class SavedCursor(transformers.TrainerCallback):
+    """Writes the cursor into each checkpoint, and prints the losses."""
+
+    def __init__(self, batches: Batches, first: int) -> None:
+        self._batches, self._first = batches, first
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Writes the cursor last: a checkpoint without one is not whole."""
+        cursor = self._batches.cursors[state.global_step - self._first - 1]
+        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / CURSOR).write_bytes(
+            cursor.encode()
+        )
+
+    def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Prints the loss of a step."""
+        if "loss" in more["logs"]:
+            print(f"step {state.global_step} loss {more['logs']['loss']}", flush=True)
+
+
+def train(store: str, folder: Path, steps: int) -> None:
+    """Trains up to a step."""
+    transformers.set_seed(0)
+    whole = [int(of.parent.name.partition("-")[2]) for of in folder.glob(f"checkpoint-*/{CURSOR}")]
+    first, batches = max(whole, default=0), Batches(store)
+    saved = folder / f"checkpoint-{first}"
+    if first:
+        batches.sampler.resume(saved / CURSOR)
+    settings = transformers.TrainingArguments(
+        folder, max_steps=steps, per_device_train_batch_size=1, logging_steps=1, save_steps=3,
+        learning_rate=3e-3, use_cpu=True, report_to=[], disable_tqdm=True,
+        # The cursor has set the sampler behind the batches of the steps so far.
+        ignore_data_skip=True,
+    )  # fmt: skip
+    trainer = transformers.Trainer(
+        Model(batches.columns), settings, data_collator=lambda batch: batch[0],
+        train_dataset=batches, callbacks=[SavedCursor(batches, first)],
+    )  # fmt: skip
+    trainer.train(resume_from_checkpoint=str(saved) if first else None)
+
+
+if __name__ == "__main__":
+    train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
