@@ -28,7 +28,7 @@ mod score;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::memory::memory_available;
 use crate::plan::Permutation;
 use crate::progress::Progress;
@@ -78,10 +78,11 @@ pub(crate) fn check_has_tables(path: &Path) -> Result<()> {
 /// # Cost
 /// Milliseconds for each path of up to two links and a thousand seeds. Eight changed copies of the tables
 /// and links in memory, one after the other, each with a sort of the links; for each cell task eight of
-/// its table. Where there is not enough memory for a copy, nothing is replayed, and the report says so.
+/// its table. Where less memory is free than a copy has bytes, nothing is replayed, and the report says so.
 ///
 /// # Errors
-/// `InvalidArgument` for an unknown task, or a subject that names nothing; `Corrupt` when damaged.
+/// `InvalidArgument` for an unknown task, or a subject that names nothing; `Corrupt` when damaged;
+/// `LimitExceeded` when the system gives no memory or no threads.
 pub fn audit(store: &Arc<Store>, settings: &Settings, progress: &dyn Progress) -> Result<Report> {
     audit_within(store, settings, progress, memory_available())
 }
@@ -124,19 +125,16 @@ fn audit_within(
         samples.push(sample);
     }
     progress.begin("replay", Some(replay::step_count(&samples)));
-    let not_replayed = match replay_within(store, &samples, limit, memory, &advance) {
-        Ok(replayed) => {
-            for (report, shown) in reports.iter_mut().zip(replayed) {
-                report.replayed = shown.seeds;
-                report.replayed_exactly = shown.exact;
-                report.relabelled = shown.labels;
-                findings.extend(replay_finding(store, &report.task, &shown)?);
-            }
-            None
+    let not_replayed = why_no_copy_fits(store, memory);
+    if not_replayed.is_none() {
+        let replayed = replay::replay(store, &samples, limit, &advance)?;
+        for (report, shown) in reports.iter_mut().zip(replayed) {
+            report.replayed = shown.seeds;
+            report.replayed_exactly = shown.exact;
+            report.relabelled = shown.labels;
+            findings.extend(replay_finding(store, &report.task, &shown)?);
         }
-        Err(error) if error.kind() == ErrorKind::LimitExceeded => Some(error.to_string()),
-        Err(error) => return Err(error),
-    };
+    }
     let is_allowed = |finding: &Finding| {
         // What a replay finds is no matter of judgement.
         finding.kind != Kind::Replay && settings.allowed.contains(&finding.subject)
@@ -152,23 +150,17 @@ fn audit_within(
     })
 }
 
-/// Replays the seeds, if a copy of the store fits into the memory.
-fn replay_within(
-    store: &Arc<Store>,
-    samples: &[Sample<'_>],
-    limit: u32,
-    memory: Option<u64>,
-    advance: &dyn Fn(u64) -> Result<()>,
-) -> Result<Vec<replay::Replayed>> {
+/// Returns why no changed copy of the store is made, if there is too little memory for one.
+///
+/// This is decided by sizes, before: when the copy fails all the same, the audit fails.
+fn why_no_copy_fits(store: &Store, memory: Option<u64>) -> Option<String> {
     let needed = store.bytes_of_changed();
-    if let Some(memory) = memory.filter(|&memory| memory < needed) {
-        return Err(Error::limit(format!(
-            "a changed copy of the store needs {:.1} GB of memory, and {:.1} GB are free",
-            needed as f64 / 1e9,
-            memory as f64 / 1e9
-        )));
-    }
-    replay::replay(store, samples, limit, advance)
+    let memory = memory.filter(|&memory| memory < needed)?;
+    Some(format!(
+        "a changed copy of the store needs {:.1} GB of memory, and {:.1} GB are free",
+        needed as f64 / 1e9,
+        memory as f64 / 1e9
+    ))
 }
 
 fn replay_finding(store: &Store, task: &str, shown: &replay::Replayed) -> Result<Option<Finding>> {
