@@ -79,7 +79,8 @@ def train(store: str, folder: Path, steps: int) -> None:
         batches.sampler.resume(saved / CURSOR)
     settings = transformers.TrainingArguments(
         folder, max_steps=steps, per_device_train_batch_size=1, logging_steps=1, save_steps=3,
-        learning_rate=3e-3, use_cpu=True, report_to=[], disable_tqdm=True,
+        learning_rate=3e-3, lr_scheduler_type="constant", use_cpu=True, report_to=[],
+        disable_tqdm=True,
         # The cursor has set the sampler behind the batches of the steps so far.
         ignore_data_skip=True,
     )  # fmt: skip

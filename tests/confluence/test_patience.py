@@ -39,8 +39,9 @@ def test_patience_needs_evaluations():
 def impatient(tiny):
     """Settings of a run whose loss soon gets worse: its rates are far too high."""
     return [
-        *tiny, "data.tasks=['churn']", "optimizer.adam_rate=1.0", "optimizer.muon_rate=1.0",
-        "optimizer.mean_share=0.0", "optimizer.patience=3", "run.evaluate_every=2",
+        *tiny, "model.layers=2", "data.tasks=['churn']", "optimizer.adam_rate=1.0",
+        "optimizer.muon_rate=1.0", "optimizer.mean_share=0.0", "optimizer.patience=3",
+        "run.evaluate_every=2",
     ]  # fmt: skip
 
 
