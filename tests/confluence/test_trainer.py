@@ -110,7 +110,9 @@ class Parts:
         self.signal_at = None
         self.samplers = Samplers()
         self.tasks = [types.SimpleNamespace(name=name) for name in (CHURN, SPEND)]
-        self.program = types.SimpleNamespace(initial=lambda: state(0), step=self.step)
+        self.program = types.SimpleNamespace(
+            initial=lambda: state(0), form=lambda: state(0), step=self.step
+        )
         self.layout = types.SimpleNamespace(flag_to_devices=lambda flag: flag)
         self.status = types.SimpleNamespace(show=lambda _: None)
         self.sampler = types.SimpleNamespace(render_context=self.render)
