@@ -32,8 +32,8 @@ MAXTEXT := .venv-maxtext
 TORCH_INDEX ?=
 TORCH := .venv-torch
 
-.PHONY: help setup demo check build-tests test test-arrayrecord build-burn test-burn test-engines test-maxtext test-torch mutants-python mutants-rust \
-	bench docs docs-links lint lint-burn clean-demo
+.PHONY: help setup demo check build-tests test test-arrayrecord build-burn test-burn test-engines test-maxtext \
+	test-torch mutants-python mutants-rust bench docs docs-links lint lint-burn clean-demo
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -118,14 +118,14 @@ test-maxtext: setup $(MAXTEXT)/.tools ## train MaxText itself on token rows; nee
 
 $(TORCH)/.tools: tests/pytorch/requirements.txt $(VENV)/.tools
 	@test -x $(TORCH)/bin/python || $(BIN)/python -m venv $(TORCH)
-	@echo "installing PyTorch into $(TORCH) (5.4 GB; builds for CPUs are smaller)"
+	@echo "installing PyTorch, Keras and Transformers into $(TORCH) (6 GB; builds for CPUs are smaller)"
 	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
 		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $<
 	@touch $@
 
-test-torch: setup $(TORCH)/.tools ## run the adaptor for PyTorch and the clients with PyTorch, Keras and the Trainer
-	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py tests/python/test_torch_sum.py \
-		tests/python/test_clients.py
+test-torch: setup $(TORCH)/.tools ## run the tests of headwater.torch and of examples/clients
+	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider \
+		tests/python/test_torch.py tests/python/test_torch_sum.py tests/python/test_clients.py
 
 ENGINES := .venv-engines
 $(ENGINES)/.tools: tests/engines/requirements.txt $(VENV)/.tools

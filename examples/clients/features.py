@@ -1,19 +1,28 @@
-"""What the small models of these programs see of a context, and what they learn."""
+"""The inputs and labels of the small models that these programs train."""
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 import headwater
 
-BATCH_SIZE = 32
+
+def arguments(usage: str | None) -> tuple[str, Path, int]:
+    """Returns the store, the folder, which it makes, and the last step of a program."""
+    if len(sys.argv) != 4:
+        sys.exit(usage)
+    _, store, folder, last = sys.argv
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return store, Path(folder), int(last)
 
 
 def open_sampler(store: str) -> headwater.Sampler:
     """Returns a sampler of the task churn of the demo shop."""
     return headwater.Sampler(
-        store, tasks=["churn"], default_batch_size=BATCH_SIZE, default_sequence_length=64
+        store, tasks=["churn"], default_batch_size=32, default_sequence_length=64
     )
 
 

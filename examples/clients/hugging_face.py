@@ -2,11 +2,11 @@
 
     python examples/clients/hugging_face.py STORE FOLDER STEPS
 
-STORE is demo/churn of `make demo`. Every third step is saved in FOLDER, and when the program is
-started again it goes on from there: `pip install headwater torch transformers accelerate`.
+STORE is demo/churn of `make demo`. Every third step is saved in FOLDER; started again, the program
+goes on from the last one. It needs torch, transformers and accelerate.
 """
 
-import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import transformers
 from torch import nn
 
 import headwater
-from features import columns_of, features, open_sampler
+from features import arguments, columns_of, features, open_sampler
 
 CURSOR = "headwater.cursor"
 
@@ -36,11 +36,11 @@ class Model(nn.Module):
 
 
 class Batches(torch.utils.data.IterableDataset):
-    """The batches of a sampler, and the cursor after each: the Trainer reads one batch ahead."""
+    """The batches of a sampler, and a cursor for each batch that was read, in order."""
 
     def __init__(self, store: str) -> None:
         self.sampler, self.columns = open_sampler(store), columns_of(store)
-        self.cursors: list[headwater.Cursor] = []
+        self.cursors: deque[headwater.Cursor] = deque()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         while True:
@@ -51,17 +51,22 @@ class Batches(torch.utils.data.IterableDataset):
 
 
 class SavedCursor(transformers.TrainerCallback):
-    """Writes the cursor into each checkpoint, and prints the losses."""
+    """Writes into each checkpoint the cursor of the last batch of its step; prints the losses.
 
-    def __init__(self, batches: Batches, first: int) -> None:
-        self._batches, self._first = batches, first
+    The Trainer reads batches ahead, so the sampler's own cursor is that of a later batch.
+    """
+
+    def __init__(self, cursors: deque[headwater.Cursor]) -> None:
+        self._cursors = cursors
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Takes the cursor of the step's batch."""
+        self._cursor = self._cursors.popleft()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Writes the cursor last: a checkpoint without one is not whole."""
-        cursor = self._batches.cursors[state.global_step - self._first - 1]
-        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / CURSOR).write_bytes(
-            cursor.encode()
-        )
+        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        (checkpoint / CURSOR).write_bytes(self._cursor.encode())
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Prints the loss of a step."""
@@ -86,10 +91,10 @@ def train(store: str, folder: Path, steps: int) -> None:
     )  # fmt: skip
     trainer = transformers.Trainer(
         Model(batches.columns), settings, data_collator=lambda batch: batch[0],
-        train_dataset=batches, callbacks=[SavedCursor(batches, first)],
+        train_dataset=batches, callbacks=[SavedCursor(batches.cursors)],
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=str(saved) if first else None)
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    train(*arguments(__doc__))

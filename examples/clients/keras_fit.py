@@ -2,12 +2,12 @@
 
     python examples/clients/keras_fit.py STORE FOLDER EPOCHS
 
-STORE is demo/churn of `make demo`. An epoch has three steps, and when the program is started again
-it goes on after the last epoch in FOLDER: `pip install headwater jax keras`.
+STORE is demo/churn of `make demo`. An epoch has three steps; started again, the program goes on
+after the last epoch in FOLDER. It needs jax and keras.
 """
 
 import os
-import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,25 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 
 import headwater
-from features import columns_of, features, open_sampler
+from features import arguments, columns_of, features, open_sampler
 
 STEPS = 3
 
 
 class Saved(keras.callbacks.Callback):
-    """Saves the model and the cursor after the last batch that it was trained on.
+    """Saves the model after each epoch, with the cursor after the last batch of the epoch.
 
-    `fit` asks for batches before it needs them, so that the sampler itself is further.
+    `fit` reads batches ahead, so the sampler's own cursor is that of a later batch. `cursors` has
+    one cursor for each batch that was read, in order.
     """
 
-    def __init__(self, folder: Path, first: int, cursors: list[headwater.Cursor]) -> None:
+    def __init__(self, folder: Path, cursors: deque[headwater.Cursor]) -> None:
         super().__init__()
-        self._folder, self._first, self._cursors = folder, first, cursors
+        self._folder, self._cursors = folder, cursors
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Takes the cursor of the batch."""
+        self._cursor = self._cursors.popleft()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Writes a folder that has its name only when it is whole."""
@@ -38,14 +43,14 @@ class Saved(keras.callbacks.Callback):
         partial = self._folder / "partial"
         partial.mkdir(exist_ok=True)
         self.model.save(partial / "model.keras")
-        trained = (epoch + 1 - self._first) * STEPS
-        (partial / "cursor").write_bytes(self._cursors[trained - 1].encode())
+        (partial / "cursor").write_bytes(self._cursor.encode())
         partial.rename(self._folder / str(epoch))
 
 
 def train(store: str, folder: Path, epochs: int) -> None:
     """Trains up to an epoch."""
-    columns, sampler, cursors = columns_of(store), open_sampler(store), []
+    columns, sampler = columns_of(store), open_sampler(store)
+    cursors: deque[headwater.Cursor] = deque()
     first = 1 + max((int(of.name) for of in folder.glob("[0-9]*")), default=-1)
     keras.utils.set_random_seed(0)
     if first:
@@ -63,12 +68,11 @@ def train(store: str, folder: Path, epochs: int) -> None:
             inputs, labels = features(batch, columns)
             yield inputs, labels[:, None]
 
-    saved = Saved(folder, first, cursors)
     model.fit(
         batches(), epochs=epochs, initial_epoch=first, steps_per_epoch=STEPS, shuffle=False,
-        callbacks=[saved], verbose=0,
+        callbacks=[Saved(folder, cursors)], verbose=0,
     )  # fmt: skip
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    train(*arguments(__doc__))

@@ -2,19 +2,18 @@
 
     python examples/clients/torch_loop.py STORE FOLDER STEPS
 
-STORE is demo/churn of `make demo`. Every third step is saved in FOLDER, and when the program is
-started again it goes on from there: `pip install headwater torch torchdata`.
+STORE is demo/churn of `make demo`. Every third step is saved in FOLDER; started again, the program
+goes on from the last one. It needs torch and torchdata.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import torch
 from torch import nn
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from features import columns_of, features, open_sampler
+from features import arguments, columns_of, features, open_sampler
 from headwater.torch import SamplerDataset
 
 
@@ -49,4 +48,4 @@ def train(store: str, folder: Path, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    train(*arguments(__doc__))

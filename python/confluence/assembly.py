@@ -385,7 +385,7 @@ def open_run(
         data = dataclasses.replace(settings.data, visible_until=visible_until)
         used = dataclasses.replace(settings, data=data)
     with assemble(used, processes or Processes()) as parts:
-        like = parts.program.form()
+        like = parts.program.abstract_state()
         each = zip(members.folders(out, settings), members.settings_of(settings), strict=True)
         yield parts, [_trained(parts, folder, own, checkpoint, like) for folder, own in each]
 

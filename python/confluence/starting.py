@@ -90,7 +90,7 @@ def load(settings: config.Config, program: Program, embedders: Sequence[str]) ->
             f"{'; '.join(differing)}; {remedy}, or start from another run"
         )
     has_mean = trained["optimizer"]["mean_share"] > 0
-    like = program.form(with_texts=any(name.startswith(_TEXT_HEAD) for name in shapes))
+    like = program.abstract_state(with_texts=any(name.startswith(_TEXT_HEAD) for name in shapes))
     like = like._replace(mean=like.params if has_mean else {})
     params = checkpoints.read_state(step, like).inference_params
     if jax.process_index() == 0:

@@ -116,16 +116,16 @@ class Program:
         state: State = self._layout.everywhere(make())
         return state
 
-    def form(self, *, with_texts: bool | None = None) -> State:
-        """Returns the shapes, types and devices of a state, to read one; it computes nothing.
+    def abstract_state(self, *, with_texts: bool | None = None) -> State:
+        """Returns the shapes, types and devices of a state, to read one from a checkpoint.
 
         `with_texts` is whether the model has a head for texts; by default as the settings say.
         """
         if with_texts is None:
             with_texts = self._learns_texts
         shapes = jax.eval_shape(partial(self._initial, with_texts))
-        form: State = jax.tree.map(lambda of: of.update(sharding=self._layout.replicated), shapes)
-        return form
+        state: State = jax.tree.map(lambda of: of.update(sharding=self._layout.replicated), shapes)
+        return state
 
     def step(
         self, state: State, batch: Batch | Microbatches, stop: jax.Array

@@ -307,7 +307,7 @@ class _Trainer:
     def _resume(self) -> State | None:
         """Goes on from the newest checkpoint, and returns its state; None if there is none."""
         found = self._checkpoints.restore_newest(
-            self._program.form(), self._settings, self._parts.identities
+            self._program.abstract_state(), self._settings, self._parts.identities
         )
         if found is None:
             print("confluence: there is no checkpoint yet; starting at step 0", file=sys.stderr)

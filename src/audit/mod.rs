@@ -150,9 +150,9 @@ fn audit_within(
     })
 }
 
-/// Returns why no changed copy of the store is made, if there is too little memory for one.
+/// Returns why a changed copy of the store would not fit into the free memory; none if it would.
 ///
-/// This is decided by sizes, before: when the copy fails all the same, the audit fails.
+/// The size alone decides: if making the copy fails after that, the audit fails.
 fn why_no_copy_fits(store: &Store, memory: Option<u64>) -> Option<String> {
     let needed = store.bytes_of_changed();
     let memory = memory.filter(|&memory| memory < needed)?;

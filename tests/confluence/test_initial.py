@@ -31,9 +31,9 @@ class Program:
         self.texts, self.has_mean, self.sizes = texts, has_mean, sizes
 
     def initial(self):
-        return self.form(with_texts=self.texts)
+        return self.abstract_state(with_texts=self.texts)
 
-    def form(self, *, with_texts):
+    def abstract_state(self, *, with_texts):
         found = params(7.0, with_texts, **self.sizes)
         return state(found, found if self.has_mean else {})
 

@@ -99,7 +99,7 @@ def test_a_run_starts_from_one_with_or_without_masked_texts(is_pretrained, tiny,
         embedders = [of.embedder for of in parts.identities]
         found = starting.load(settings, parts.program, embedders).params
         checkpoints = Checkpoints(theirs / "checkpoints")
-        like = parts.program.form(with_texts=is_pretrained)
+        like = parts.program.abstract_state(with_texts=is_pretrained)
         like = like._replace(mean=like.params)
         wanted = checkpoints.read_state(checkpoints.best, like).inference_params
     heads = {"null", "numerical", "boolean", "timestamp", "categorical"}

@@ -111,7 +111,7 @@ class Parts:
         self.samplers = Samplers()
         self.tasks = [types.SimpleNamespace(name=name) for name in (CHURN, SPEND)]
         self.program = types.SimpleNamespace(
-            initial=lambda: state(0), form=lambda: state(0), step=self.step
+            initial=lambda: state(0), abstract_state=lambda: state(0), step=self.step
         )
         self.layout = types.SimpleNamespace(flag_to_devices=lambda flag: flag)
         self.status = types.SimpleNamespace(show=lambda _: None)
