@@ -383,7 +383,7 @@ def test_resumed_rows_do_not_count_for_the_speed(tmp_path, matrix):
     newest.unlink()
     said = done(*fold, *kept)
     rows = 5003 - 50 * int(older.stem.removeprefix("fold-"))
-    assert 0 < rows <= 1000
+    assert 0 < rows < 5003
     operations = said["gflops"] * 1e9 * max(said["seconds"], 1e-3)
     assert operations == pytest.approx(31 * 32 * rows)
 
