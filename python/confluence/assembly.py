@@ -373,7 +373,7 @@ def open_run(
             f"expected a run that learnt a task, found {out}, which learnt masked cells of pools "
             f"alone ({', '.join(settings.data.pools)}); learn a task from there with `confluence "
             f"train --from {shlex.quote(str(out))} --set data.pools={{}} --set data.mask_share=0 "
-            "--set data.tasks=TASK --out FOLDER`"
+            "--set data.visible_until= --set data.tasks=TASK --out FOLDER`"
         )
     if stores:
         data = dataclasses.replace(

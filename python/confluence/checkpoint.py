@@ -43,7 +43,7 @@ class DamageError(CheckpointError):
     """A checkpoint is damaged, or in the folder of another step."""
 
     def __init__(self, damage: str) -> None:
-        super().__init__(f"{damage}; remove it to resume from the one before")
+        super().__init__(f"{damage}; remove it, and the one before is used, if there is one")
         self.damage = damage
 
 

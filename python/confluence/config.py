@@ -73,7 +73,7 @@ class Data:
     # The share of the cells to mask in training, which the model learns to predict, beside the
     # target; 0 masks none.
     mask_share: float = 0.0
-    # The most masked cells of a context; 0: what a context exceeds once in some 30,000 times.
+    # The most masked cells of a context; 0: what a context rarely exceeds.
     mask_most: int = 0
     # Mask texts, too.
     mask_texts: bool = True
@@ -238,6 +238,9 @@ _OF_WALK = {
     "breadth": ("max_hops", "budget"),
 }
 
+# The settings that only masks use.
+_OF_MASKS = {("data", "mask_most"), ("data", "mask_texts"), ("optimizer", "mask_weight")}
+
 
 def presets() -> list[str]:
     """Returns the names of the presets that `load` takes."""
@@ -338,8 +341,9 @@ def _changed(
 ) -> Config:
     """Returns the configuration of the sections, with single settings changed.
 
-    Unless the sections are as the user has written them, those for another walk than the chosen one
-    have their defaults. Presets have some, and so do runs from before they were refused.
+    Unless the sections are as the user has written them, a setting that the changes leave without a
+    use has its default: what belongs to another walk than the chosen one (presets have some, and so
+    do runs from before they were refused), to masks, and to tasks or pools that are left out.
     """
     given = set()
     for setting in settings:
@@ -351,9 +355,14 @@ def _changed(
             fields[key] = value
     data = sections.get("data")
     if not is_written and isinstance(data, dict):
-        for key in _unused_by(data.get("walk", Data.walk)):
-            if ("data", key) not in given:
-                data.pop(key, None)
+        unused = {("data", key) for key in _unused_by(data.get("walk", Data.walk))}
+        if ("data", "mask_share") in given and data["mask_share"] == 0:
+            unused |= _OF_MASKS
+        if ("data", "tasks") in given or (("data", "pools") in given and not data["pools"]):
+            unused.add(("data", "task_weights"))
+        for section, key in unused - given:
+            if isinstance(fields := sections.get(section), dict):
+                fields.pop(key, None)
     return from_dict(sections)
 
 
@@ -632,10 +641,11 @@ def _check(config: Config) -> None:
         _check_time(f"data.pools[{table!r}]", time, "is the own time of each row")
     _check_masks(config)
     if data.task_weights and len(data.task_weights) != len(data.tasks) + len(data.pools):
-        pools = f" and {len(data.pools)} pools" if data.pools else ""
         raise ConfigError(
-            "expected one weight in data.task_weights per task in data.tasks, and then per pool in "
-            f"data.pools, found {len(data.task_weights)} weights for {len(data.tasks)} tasks{pools}"
+            "expected one number in data.task_weights per task in data.tasks, and then per pool in "
+            f"data.pools, {len(data.tasks) + len(data.pools)} in all, found "
+            f"{len(data.task_weights)}; set them anew, or leave them out with --set "
+            "data.task_weights=[]"
         )
 
 

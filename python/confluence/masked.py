@@ -87,8 +87,9 @@ def check_cells(settings: config.Config) -> None:
             f"expected cells to mask in the contexts of each task and pool, found none in the "
             f"first {_TRIED_BATCHES * data.batch_size} contexts of {names}: with data.mask_share = "
             f"{data.mask_share} there is nothing to learn from their masked cells; set a greater "
-            f"data.mask_share, leave out {names}, or train on rows with other cells than "
-            "identifiers, targets and the time of a row"
+            f"data.mask_share, leave out {names}, or let contexts have rows with cells that may be "
+            "masked: no identifiers, keys, references, labels, aggregates, summaries nor times of "
+            "rows, and no texts with data.mask_texts = false"
         )
 
 
@@ -104,26 +105,48 @@ def _alone(name: str, pools: Mapping[str, str]) -> dict[str, Any]:
 
 
 def advice(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
-    """Returns a line for each pool with rows that are later scored.
+    """Returns a line for each pool or task whose masked cells are of rows that are later scored.
 
     A run that starts from these parameters would know of the rows that its scores are of.
     """
+    if not data.mask_share:
+        return []
     found = []
     for metadata in (store.metadata() for store in stores):
         until, names = metadata.get("statistics_until"), {of["name"] for of in metadata["tables"]}
-        for pool, time in data.pools.items():
-            database, _, table = pool.rpartition("/")
-            if until is None or table not in names or database not in ("", metadata["database"]):
-                continue
-            limits = [micros(of) for of in (data.visible_until, time) if of]
-            if not limits or min(limits) > until["time_us"]:
-                end = times.short_text(until["time_us"])
-                found.append(
-                    f"the pool {pool} has rows after {end}, when the training period of "
-                    f"{metadata['database']} ends: scores of its tasks by a model that starts from "
-                    f'this run would be too good; set data.visible_until="{end}"'
-                )
+        if until is None:
+            continue
+        streams = [
+            (f"the pool {pool}", [data.visible_until, time])
+            for pool, time in data.pools.items()
+            for database, _, table in [pool.rpartition("/")]
+            if table in names and database in ("", metadata["database"])
+        ]
+        # A split by time has its train seeds in the training period, one by hash in all periods.
+        streams += [
+            (f"the task {task['name']}, which is split by hash,", [data.visible_until])
+            for task in _served(data, metadata)
+            if not task["target"].get("derived", {}).get("recorded_split")
+        ]
+        end = times.short_text(until["time_us"])
+        found += [
+            f"{stream} masks cells of rows after {end}, when the training period of "
+            f"{metadata['database']} ends: scores of its tasks by a model that starts from this "
+            f'run may be too good; set data.visible_until="{end}"'
+            for stream, limits in streams
+            if all(not limit or micros(limit) > until["time_us"] for limit in limits)
+        ]
     return found
+
+
+def _served(data: config.Data, metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the tasks of a store that a run trains."""
+    wanted, serves_all = {*data.tasks}, not data.tasks and not data.pools
+    return [
+        task
+        for task in metadata["tasks"]
+        if serves_all or {task["name"], f"{metadata['database']}/{task['name']}"} & wanted
+    ]
 
 
 def advice_of_labels(data: config.Data, stores: Sequence[headwater.Store]) -> list[str]:
@@ -148,12 +171,7 @@ def advice_of_labels(data: config.Data, stores: Sequence[headwater.Store]) -> li
 def _shown_labels(data: config.Data, metadata: Mapping[str, Any]) -> list[str]:
     """Returns the tasks of a store that are split by hash, and whose labels contexts may show."""
     database, tables = metadata["database"], [of["name"] for of in metadata["tables"]]
-    serves_all = not data.tasks and not data.pools
-    seeds = [
-        (task["name"], task["anchor"])
-        for task in metadata["tasks"]
-        if serves_all or {task["name"], f"{database}/{task['name']}"} & {*data.tasks}
-    ]
+    seeds = [(task["name"], task["anchor"]) for task in _served(data, metadata)]
     seeds += [
         (None, tables.index(table))
         for owner, _, table in (pool.rpartition("/") for pool in data.pools)

@@ -79,16 +79,16 @@ def load(settings: config.Config, program: Program, embedders: Sequence[str]) ->
             "start another run in another folder"
         )
     _check_embedders(run, checkpoints.embedders(step), settings.data.stores, embedders)
-    trained, initial = checkpoints.settings(step), program.initial()
+    trained, shapes = checkpoints.settings(step), checkpoints.shapes(step)
     differing, remedy = _differences(settings.model, trained["model"]), "set them as that run has"
-    shapes = checkpoints.shapes(step)
     if not differing:
-        differing, remedy = _other_shapes(initial.params, shapes), "use stores like those of it"
+        differing, remedy = _other_shapes(program.abstract_state().params, shapes)
     if differing:
         raise CheckpointError(
             f"expected a model that can start from the parameters of {run}, found differences: "
             f"{'; '.join(differing)}; {remedy}, or start from another run"
         )
+    initial = program.initial()
     has_mean = trained["optimizer"]["mean_share"] > 0
     like = program.abstract_state(with_texts=any(name.startswith(_TEXT_HEAD) for name in shapes))
     like = like._replace(mean=like.params if has_mean else {})
@@ -155,19 +155,22 @@ def _differences(ours: config.Model, theirs: dict[str, Any]) -> list[str]:
     ]
 
 
-def _other_shapes(params: Any, theirs: dict[str, tuple[int, ...]]) -> list[str]:
+def _other_shapes(params: Any, theirs: dict[str, tuple[int, ...]]) -> tuple[list[str], str]:
+    """Returns the parameters of other shapes, and what to do about them."""
     ours = {
         ".".join(key.key for key in path): leaf.shape
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     }
     column = "encoder.column.weight"
     if column in theirs and ours[column][0] != theirs[column][0]:
-        return [
+        found = (
             f"the stores have embeddings of dimension {ours[column][0]}, those of that run have "
             f"{theirs[column][0]}"
-        ]
-    return [
+        )
+        return [found], f"prepare the stores again with --dimension {theirs[column][0]}"
+    differing = [
         f"the parameter {name} has the shape {ours.get(name)}, in that run {theirs.get(name)}"
         for name in {**ours, **theirs}
         if ours.get(name) != theirs.get(name) and not name.startswith(_TEXT_HEAD)
     ]
+    return differing, "use stores like those of that run"

@@ -86,11 +86,11 @@ class Sampler(Streams):
         mask_share: The share of cells to mask beside the target, for pretraining: `is_masked` marks
             them, and `masked_pos` lists them. Their values stay in place as labels, which the model
             must not read. It is a share of the cells that can be masked: never are padding, NULL,
-            identifiers, the time of a row, labels of a task (cells of a column that it predicts or
-            hides, and rows of the table of labels of a task with a horizon), and the rows of
-            `sample`.
-        mask_most: M, the most masked cells of a sequence, the first ones; default: what a sequence
-            exceeds once in some 30,000 times.
+            identifiers, keys, references, aggregates, rows of summaries, the time of a row, labels
+            of a task (cells of a column that it predicts or hides, and rows of the table of labels
+            of a task with a horizon), and the rows of `sample`.
+        mask_most: M, the most masked cells of a sequence, the first ones; default: four
+            standard deviations above the mean, which a sequence rarely exceeds.
         mask_texts: Mask texts, too; default: True.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
         texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up

@@ -39,7 +39,8 @@ pub struct Masks {
 impl Masks {
     /// Returns masks of a share of the cells, texts among them.
     ///
-    /// `most` is by default what a sequence of `sequence_length` cells exceeds once in some 30,000 times.
+    /// `most` is by default four standard deviations above the mean of `sequence_length` cells, which a
+    /// sequence rarely exceeds.
     ///
     /// # Errors
     /// `InvalidArgument` for a share that is not above 0 and below 1, or that rounds to one of them.

@@ -4,14 +4,17 @@ use super::database::Database;
 use super::names::find;
 use crate::days::time_text;
 use crate::error::{Context, Error, Result};
-use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, Seed, Table, is_visible};
+use crate::store::{
+    ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, SEES_EVERYTHING, Seed, Table, is_time, is_visible,
+};
 
 /// A table whose rows are seeds without a target: to learn from masked cells, or to encode rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The table, as `table` or `database/table`.
     pub table: String,
-    /// When all rows are observed, in microseconds; else each row is observed at its own time.
+    /// When all rows are observed, in microseconds, or `SEES_EVERYTHING`; else each row is observed at
+    /// its own time.
     pub obs_time: Option<i64>,
 }
 
@@ -77,6 +80,12 @@ pub(super) fn row_seeds(
     let mut found = Vec::new();
     for (number, Pool { table: wanted, obs_time }) in pools.iter().enumerate() {
         refuse_labels(databases, wanted)?;
+        refuse_summaries(databases, wanted)?;
+        if let Some(time) = obs_time.filter(|&time| time != SEES_EVERYTHING && !is_time(time)) {
+            return Err(Error::invalid(format!(
+                "pools: expected a time within 292,000 years of 1970 for {wanted:?}, found {time} us"
+            )));
+        }
         let place = find("table", wanted, &names).context(|| "pools")?;
         let (database, table) = all[place];
         let metadata = databases[database].store.tables()[table as usize].metadata();
@@ -119,6 +128,21 @@ fn refuse_labels(databases: &[Database], wanted: &str) -> Result<()> {
                     "pools: expected a table without labels, found {wanted:?}, whose rows are the labels of \
                      task {:?}, those of test seeds, too; name another table, such as {:?}",
                     task.name, metadata.tables[task.anchor as usize].name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rejects a pool whose rows are those of a summary.
+fn refuse_summaries(databases: &[Database], wanted: &str) -> Result<()> {
+    for database in databases {
+        for summary in &database.summaries {
+            if find("table", wanted, &[full_name(database, summary.relation.table)]).is_ok() {
+                return Err(Error::invalid(format!(
+                    "pools: expected a table of the sources, found the summary {wanted:?}, whose rows are \
+                     made of those of other tables; name one of these"
                 )));
             }
         }

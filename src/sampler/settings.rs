@@ -3,6 +3,7 @@
 use crate::days::DAY_US;
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
+use crate::store::is_time;
 
 use super::masks::Masks;
 use super::pools::Pool;
@@ -201,10 +202,7 @@ impl Settings {
                 )));
             }
         }
-        // The two least and the two greatest times have meanings of their own.
-        if let Some(time) = self.visible_until
-            && !(i64::MIN + 2..=i64::MAX - 2).contains(&time)
-        {
+        if let Some(time) = self.visible_until.filter(|&time| !is_time(time)) {
             return Err(Error::invalid(format!(
                 "visible_until: expected a time within 292,000 years of 1970, found {time} us; leave \
                  it out for no limit"

@@ -356,8 +356,8 @@ pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<T
     let named = wanted.map_or(0, <[_]>::len);
     if let Some(given) = given.filter(|given| given.len() != named + pools.len()) {
         return Err(Error::invalid(format!(
-            "expected {} task weights, one for each task and then for each pool, found {}; give one for \
-             each, or none",
+            "task_weights: expected one number for each task and then for each pool, {} in all, found {}; or \
+             leave them out",
             named + pools.len(),
             given.len()
         )));
@@ -378,7 +378,8 @@ pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<T
     }
     if tasks.is_empty() {
         return Err(Error::invalid(
-            "there is no task to serve; name one or a pool, or prepare a store whose schema has tasks",
+            "expected at least one task or pool, found none; name one, or prepare a store whose schema has \
+             tasks",
         ));
     }
     Ok(tasks)

@@ -44,6 +44,7 @@ pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};
 pub(crate) use task::target_bytes;
 pub use task::{Seed, Task};
+pub(crate) use time::is_time;
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]

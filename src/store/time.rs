@@ -10,6 +10,12 @@ pub const SEES_EVERYTHING: i64 = i64::MAX;
 /// missing. Only a seed that sees everything sees it.
 pub const NEVER_VISIBLE: i64 = SEES_EVERYTHING - 1;
 
+/// Whether `time` is a time of the calendar: the two least and the two greatest have other meanings.
+#[must_use]
+pub(crate) fn is_time(time: i64) -> bool {
+    (i64::MIN + 2..=i64::MAX - 2).contains(&time)
+}
+
 /// Whether a row of time `time` existed at `obs_time`.
 #[inline]
 #[must_use]

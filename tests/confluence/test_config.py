@@ -42,10 +42,10 @@ from headwater import _headwater
             "on the command line --set 'data.visible_until=\"2022\"'",
         ),
         (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
-        (["data.task_weights=[1.0]"], "found 1 weights for 0 tasks"),
+        (["data.task_weights=[1.0]"], "0 in all, found 1;"),
         (
             ["data.mask_share=0.1", "data.pools={ a = '' }", "data.task_weights=[1.0, 2.0]"],
-            "found 2 weights for 0 tasks and 1 pools",
+            "1 in all, found 2;",
         ),
         (
             ["data.mask_share=-0.1"],
@@ -519,7 +519,7 @@ def test_the_greatest_values_are_accepted():
             ["data.mask_share=0.1", "data.pools={ a = '' }", "optimizer.mask_weight=0"],
             "expected an optimizer.mask_weight above 0 with data.pools",
         ),
-        (["data.tasks=['a']", "data.task_weights=[1, 2]"], "found 2 weights for 1 tasks"),
+        (["data.tasks=['a']", "data.task_weights=[1, 2]"], "1 in all, found 2;"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings, message):
@@ -551,6 +551,34 @@ def test_settings_that_suit_each_other_are_accepted(settings):
         assert made.to_dict()[section][key] != config.Config().to_dict()[section][key] or (
             key == "schedule"
         )
+
+
+def test_what_a_change_of_a_run_leaves_without_use_has_its_default(tmp_path):
+    """A run that starts from one with masks learns a task by three `--set`."""
+    pretrained = config.load(
+        None,
+        [
+            "data.mask_share=0.1", "data.mask_most=3", "data.mask_texts=false",
+            "optimizer.mask_weight=2", "data.pools={ a = '', b = '' }", "data.task_weights=[1, 2]",
+        ],
+    )  # fmt: skip
+    (tmp_path / "config.toml").write_text(pretrained.to_toml())
+
+    def changed(*settings):
+        made = config.load_run(tmp_path, settings)
+        assert config.changed(pretrained, settings) == made
+        return made
+
+    without = ["data.pools={}", "data.mask_share=0"]
+    assert changed(*without) == config.load()
+    assert changed(*without, "data.tasks=c") == config.load(None, ["data.tasks=c"])
+    assert changed("data.mask_share=0.2").data.mask_most == 3
+    assert changed("data.seed=7").data.task_weights == (1, 2)
+    # What is given stays, and is refused.
+    with pytest.raises(config.ConfigError, match=r"expected no data\.mask_most, because"):
+        changed(*without, "data.mask_most=4")
+    with pytest.raises(config.ConfigError, match=r"one number in data\.task_weights per task"):
+        changed("data.pools={ a = '' }")
 
 
 def test_processes_of_a_run_may_differ_in_what_changes_no_batch_alone():

@@ -443,17 +443,37 @@ def test_a_pool_with_rows_after_the_training_period_gets_an_advice(pool, time, u
     tables = [{"name": "customers"}, {"name": "orders"}]
     end = {"time_us": micros("2021-01-01")}
     stores = [
-        store_of(database="club", tables=tables),
-        store_of(database="shop", tables=tables, statistics_until=end),
+        store_of(database="club", tables=tables, tasks=[]),
+        store_of(database="shop", tables=tables, tasks=[], statistics_until=end),
     ]
-    found = masked.advice(config.Data(pools={pool: time}, visible_until=until), stores)
+    data = config.Data(pools={pool: time}, visible_until=until, mask_share=0.1)
+    found = masked.advice(data, stores)
     assert len(found) == lines
     for line in found:
-        assert line.startswith(f"the pool {pool} has rows after 2021-01-01 00:00:00, when the trai")
-        assert "period of shop ends" in line
+        assert line.startswith(f"the pool {pool} masks cells of rows after 2021-01-01 00:00:00, wh")
+        assert "the training period of shop ends" in line
 
 
-def labelled():
+@pytest.mark.parametrize(
+    ("tasks", "pools", "until", "found"),
+    [
+        ((), [], "", ["good", "won", "comes", "sum"]), ((), [], "2021-01-01", []),
+        (("past",), [], "", []), (("past", "league/won"), [], "2021-01-02", ["won"]),
+        ((), ["past labels"], "2021-01-01", []), (("other/won",), [], "", []),
+    ],
+)  # fmt: skip
+def test_a_masked_task_that_is_split_by_hash_gets_an_advice(tasks, pools, until, found):
+    """Its train seeds are of all times; those of a split by time lie in the training period."""
+    store = labelled(statistics_until={"time_us": micros("2021-01-01")})
+    pools = dict.fromkeys(pools, "")
+    data = config.Data(tasks=tasks, pools=pools, visible_until=until, mask_share=0.1)
+    lines = masked.advice(data, [store])
+    assert [line.split(",")[0] for line in lines] == [f"the task {name}" for name in found]
+    assert all("masks cells of rows after 2021-01-01 00:00:00, when the" in line for line in lines)
+    assert masked.advice(dataclasses.replace(data, mask_share=0.0), [store]) == []
+
+
+def labelled(**more):
     """Returns a store of matches that refer to teams, and of towns; each table has a task."""
     tables = [
         {"name": name} for name in ("teams", "matches", "towns", "comes labels", "past labels")
@@ -468,7 +488,7 @@ def labelled():
     }
     relations = [{"child": child, "parent": 0} for child in (1, 3, 4)]
     tasks = [{"name": name, **of} for name, of in by_name.items()]
-    return store_of(database="league", tables=tables, tasks=tasks, relations=relations)
+    return store_of(database="league", tables=tables, tasks=tasks, relations=relations, **more)
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,12 @@ def test_a_pool_that_shows_the_test_period_gets_an_advice(demo_store, league):
     end = stores[0].metadata()["statistics_until"]["time_us"]
 
     def advice(pools, visible_until=""):
-        return masked.advice(config.Data(pools=pools, visible_until=visible_until), stores)
+        data = config.Data(pools=pools, visible_until=visible_until, mask_share=0.15)
+        return masked.advice(data, stores)
 
     (line,) = advice({"orders": "", "products": "2021-01-01", "matches": "2024-01-01"})
     day = str(np.datetime64(end, "us").astype("datetime64[s]")).replace("T", " ")
-    assert line.startswith(f"the pool orders has rows after {day}, when the training period of")
+    assert line.startswith(f"the pool orders masks cells of rows after {day}, when the training")
     assert line.endswith(f'set data.visible_until="{day}"')
     assert advice({"demo-shop/orders": ""}, visible_until=day) == []
     assert len(advice({"orders": "", "customers": "2029-01-01"}, visible_until="2029-01-01")) == 2
@@ -310,7 +311,7 @@ def test_a_pool_shows_labels_of_test_rows_of_a_split_by_hash(attic, tiny_config)
     ("changes", "message"),
     [
         (["data.mask_share=0.1", "optimizer.mask_weight=0"], "expected an optimizer.mask_weight"),
-        (["data.mask_share=0.1", "data.task_weights=[1,1]"], "2 weights for 0 tasks and 1 pools"),
+        (["data.mask_share=0.1", "data.task_weights=[1,1]"], "1 in all, found 2;"),
     ],
 )
 def test_settings_of_pools_that_cannot_be_are_refused(changes, message):
@@ -325,7 +326,8 @@ def test_a_run_of_pools_predicts_no_task(pretrained, monkeypatch, tmp_path, caps
     message = (
         f"expected a run that learnt a task, found {pretrained}, which learnt masked cells of "
         "pools alone (orders, reviews); learn a task from there with `confluence train --from "
-        f"{pretrained} --set data.pools={{}} --set data.mask_share=0 --set data.tasks=TASK --out "
+        f"{pretrained} --set data.pools={{}} --set data.mask_share=0 --set data.visible_until= "
+        "--set data.tasks=TASK --out "
         "FOLDER`"
     )
     for ask in (
@@ -367,7 +369,9 @@ def test_a_pool_without_a_cell_to_mask_is_refused(tiny, tmp_path):
         "confluence: expected cells to mask in the contexts of each task and pool, found none in "
         "the first 64 contexts of bare/pool:items: with data.mask_share = 0.4 there is nothing to "
         "learn from their masked cells; set a greater data.mask_share, leave out bare/pool:items, "
-        "or train on rows with other cells than identifiers, targets and the time of a row\n"
+        "or let contexts have rows with cells that may be masked: no identifiers, keys, "
+        "references, labels, aggregates, summaries nor times of rows, and no texts with "
+        "data.mask_texts = false\n"
     )
     assert not (tmp_path / "run").exists()
     shop, bare = config.load(None, tiny), config.load(None, [f"data.stores={store}"])

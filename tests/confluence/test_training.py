@@ -263,7 +263,7 @@ def test_p6_a_checkpoint_with_a_flipped_bit_is_refused(whole, tmp_path):
         try:
             found = restored(copy, step, like, settings, identities)
         except checkpoint.CheckpointError as error:
-            refused += "remove it to resume from the one before" in str(error)
+            refused += "remove it, and the one before is used" in str(error)
         else:
             for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(intact), strict=True):
                 np.testing.assert_array_equal(ours, theirs)

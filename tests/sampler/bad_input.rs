@@ -51,7 +51,10 @@ fn invalid_settings_are_rejected() {
         assert!(sampler(store, &settings, (0, 1), PLAIN).is_ok(), "{settings:?}");
     }
     assert!(refused(&|s| s.tasks = Some(vec!["nonsense".into()])).contains("name one of random/"));
-    assert!(refused(&|s| s.tasks = Some(vec![])).contains("there is no task to serve"));
+    assert!(
+        refused(&|s| s.tasks = Some(vec![]))
+            .contains("expected at least one task or pool, found none")
+    );
     assert!(refused(&|s| s.task_weights = Some(vec![1.0])).contains("name the tasks too"));
     assert!(refused(&|s| s.shape.texts = Texts::Batch(vec![0])).contains("at least 1, found 0"));
     let name = store.tasks()[0].metadata().name.clone();
@@ -151,7 +154,10 @@ fn a_split_without_seeds_is_rejected_on_its_first_batch() {
     let sampler = sampler(store, &settings, (0, 1), PLAIN).unwrap();
     sampler.next(Split::Train).unwrap();
     let error = sampler.next(Split::Val).err().unwrap();
-    assert!(error.to_string().contains("no task has a seed in the val split"), "{error}");
+    assert!(
+        error.to_string().contains("no task has a seed in the val split and a weight above 0"),
+        "{error}"
+    );
     assert_eq!(sampler.evaluate(Split::Val, None).unwrap().count(), 0);
 }
 

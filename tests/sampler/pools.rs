@@ -7,7 +7,7 @@ use headwater::ErrorKind;
 use headwater::plan::{Setting, Split};
 use headwater::random::name_identity;
 use headwater::sampler::{Pool, Sampler, Settings};
-use headwater::store::{Cell, Store};
+use headwater::store::{Cell, SEES_EVERYTHING, Store};
 
 use crate::database::{Database, Value};
 use crate::{PLAIN, random_stores, sampler, small, stores};
@@ -50,7 +50,8 @@ fn a_pool_alone_serves_each_row_once_over_the_splits_and_no_task() {
             if name.ends_with(" labels") {
                 continue;
             }
-            let sampler = sampler(store, &pool(name, Some(i64::MAX)), (0, 1), PLAIN).unwrap();
+            let sampler =
+                sampler(store, &pool(name, Some(SEES_EVERYTHING)), (0, 1), PLAIN).unwrap();
             let served: Vec<_> = sampler.tasks().collect();
             assert_eq!(served, [format!("{}/pool:{name}", store.metadata().database)]);
             let rows: Vec<u32> =
@@ -137,11 +138,18 @@ fn pools_that_cannot_be_are_rejected_by_name() {
         ),
         "{found}"
     );
+    // The greatest one sees everything; these three are no times.
+    for time in [i64::MIN, i64::MIN + 1, i64::MAX - 1] {
+        let expected = format!(
+            "pools: expected a time within 292,000 years of 1970 for \"orders\", found {time} us"
+        );
+        assert_eq!(message(&pool("orders", Some(time))), expected);
+    }
     let mut twice = pool("orders", None);
     twice.pools.push(Pool { table: "tiny/orders".to_owned(), obs_time: Some(5) });
     assert!(message(&twice).contains("table \"tiny/orders\" is named twice"));
     let weighted = Settings { task_weights: Some(vec![1.0, 2.0]), ..pool("orders", None) };
-    assert!(message(&weighted).contains("expected 1 task weights"));
+    assert!(message(&weighted).contains("for each pool, 1 in all, found 2"));
     let stale = Settings { staleness: 5, ..pool("orders", None) };
     assert!(message(&stale).contains("whose rows are observed at a time of their own"));
     for tasks in [None, Some(vec![])] {
@@ -153,7 +161,7 @@ fn pools_that_cannot_be_are_rejected_by_name() {
         );
     }
     let none = Settings { tasks: Some(vec![]), ..Settings::default() };
-    assert!(message(&none).contains("there is no task to serve"));
+    assert!(message(&none).contains("expected at least one task or pool, found none"));
 }
 
 #[test]
@@ -227,11 +235,19 @@ period = "day"
     let links = vec![("id", ids()), ("at", times), ("a", ids()), ("b", ids())];
     let database = Database::new(SCHEMA, [("nodes", vec![("id", ids())]), ("links", links)]);
     let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
-    let sampler = sampler(&Arc::new(store), &pool("links", None), (0, 1), PLAIN).unwrap();
-    let shape = &sampler.settings().shape;
+    let store = Arc::new(store);
+    let of_links = sampler(&store, &pool("links", None), (0, 1), PLAIN).unwrap();
+    let shape = &of_links.settings().shape;
     let room = (shape.batch_size * shape.max_rows) as usize * 3;
-    let batch = sampler.batch_of_seed("pool:links", 8).unwrap();
+    let batch = of_links.batch_of_seed("pool:links", 8).unwrap();
     assert_eq!(batch.get::<i32>("fk_relations").unwrap().len(), room);
+    let summary = store.tables()[2].metadata().name.clone();
+    for name in [summary.clone(), format!("d/{summary}")] {
+        let found = sampler(&store, &pool(&name, None), (0, 1), PLAIN).err().unwrap().to_string();
+        let expected =
+            format!("expected a table of the sources, found the summary {name:?}, whose");
+        assert!(found.contains(&expected), "{found}");
+    }
 }
 
 #[test]

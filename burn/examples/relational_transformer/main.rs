@@ -227,8 +227,13 @@ impl Options {
         let (mut store, mut out, mut resume) = (None, None, false);
         let (mut stop_after, mut workers, mut seed) = (None, 1, SEED);
         while let Some(word) = words.next() {
-            let mut value =
-                || words.next().ok_or(format!("expected a value after {word}; {USAGE}"));
+            let mut value = || match words.next() {
+                Some(value) if !value.is_empty() && !value.starts_with("--") => Ok(value),
+                found => {
+                    let found = found.map_or("none".to_owned(), |word| format!("{word:?}"));
+                    Err(format!("{word}: expected a value, found {found}; {USAGE}"))
+                }
+            };
             match word.as_str() {
                 "--out" => out = Some(value()?.into()),
                 "--resume" => resume = true,
@@ -239,8 +244,12 @@ impl Options {
                 _ => return Err(format!("unknown argument {word:?}; {USAGE}").into()),
             }
         }
-        if workers == 0 {
-            return Err("--workers: expected at least 1 thread, found 0".into());
+        if !(1..=MICRO_BATCHES).contains(&workers) {
+            return Err(format!(
+                "--workers: expected 1 to {MICRO_BATCHES} threads, one for each micro-batch of a step, found \
+                 {workers}"
+            )
+            .into());
         }
         if let Some(step) = stop_after.filter(|step| *step > STEPS) {
             return Err(format!(
@@ -260,6 +269,7 @@ impl Options {
 
 /// Returns the value of an option as a number.
 fn number<T: FromStr>(option: &str, value: &str) -> Result<T> {
-    let wrong = |_| format!("{option}: expected a whole number, found {value:?}; {USAGE}");
+    let wrong =
+        |_| format!("{option}: expected a whole number of at least 0, found {value:?}; {USAGE}");
     Ok(value.parse().map_err(wrong)?)
 }

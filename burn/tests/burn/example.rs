@@ -65,10 +65,16 @@ fn values_that_are_no_numbers_are_refused_by_their_option() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     for (words, expected) in [
-        (["--stop-after", "soon"], "--stop-after: expected a whole number, found \"soon\""),
-        (["--workers", "-1"], "--workers: expected a whole number, found \"-1\""),
-        (["--seed", "1.5"], "--seed: expected a whole number, found \"1.5\""),
-        (["--workers", "0"], "--workers: expected at least 1 thread, found 0"),
+        (
+            ["--stop-after", "soon"],
+            "--stop-after: expected a whole number of at least 0, found \"soon\"",
+        ),
+        (["--workers", "-1"], "--workers: expected a whole number of at least 0, found \"-1\""),
+        (["--seed", "1.5"], "--seed: expected a whole number of at least 0, found \"1.5\""),
+        (["--workers", "0"], "--workers: expected 1 to 4 threads, one for each micro-batch"),
+        (["--workers", "5"], "--workers: expected 1 to 4 threads, one for each micro-batch"),
+        (["--seed", "--resume"], "--seed: expected a value, found \"--resume\"; usage"),
+        (["--seed", ""], "--seed: expected a value, found \"\"; usage"),
         (["--stop-after", "401"], "--stop-after: expected at most 400, the last step, found 401"),
     ] {
         let message = refused(&out, &words);
