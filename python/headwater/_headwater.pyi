@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, final
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, final, type_check_only
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 __version__: str
 
+@type_check_only
 class ArrowTable(Protocol):
     """A table that can be read as an Arrow stream, such as pyarrow's, Polars' or DuckDB's."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+@type_check_only
 class Report(TypedDict):
     """The counts of a prepared store, its root, and remarks on its data."""
 
@@ -27,6 +29,7 @@ class Report(TypedDict):
     store_bytes: int
     remarks: list[str]
 
+@type_check_only
 class StageReport(TypedDict):
     """A copy of a store: its root, length and number of files, and whether this call made it."""
 
@@ -35,6 +38,7 @@ class StageReport(TypedDict):
     files: int
     copied: bool
 
+@type_check_only
 class Leak(TypedDict):
     """A possible leak of the future or of the label.
 
@@ -49,6 +53,7 @@ class Leak(TypedDict):
     evidence: str
     remedy: str
 
+@type_check_only
 class AuditedTask(TypedDict):
     """What an audit saw of a task; `shares` counts visible and later rows by path."""
 
@@ -61,6 +66,7 @@ class AuditedTask(TypedDict):
     best: str | None
     shares: list[dict[str, Any]]
 
+@type_check_only
 class AuditReport(TypedDict):
     """What an audit found."""
 
@@ -70,6 +76,7 @@ class AuditReport(TypedDict):
     findings: list[Leak]
     allowed: list[Leak]
 
+@type_check_only
 class RowView(TypedDict):
     """A row with its cells and neighbours.
 
@@ -88,6 +95,7 @@ class RowView(TypedDict):
     parents: dict[str, int | None]
     children: dict[str, npt.NDArray[np.uint32]]
 
+@type_check_only
 class PairsView(TypedDict):
     """The pairs of a task with what = "link"; pair i is row i of the task's table, and seed i.
 
@@ -153,6 +161,8 @@ class Claim:
 @final
 class SqlRows:
     """The rows of one table, as an Arrow stream that can be read once."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
 class SqlTables:
