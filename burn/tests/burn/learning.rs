@@ -15,7 +15,10 @@ use crate::training::{optimizer, rate};
 
 const STEPS: u64 = 200;
 const HELD_OUT: usize = 40;
-const TYPES: [&str; 4] = ["numerical", "boolean", "categorical", "text"];
+/// The types, and what may be left of the loss of each. Most numbers of the shop follow from nothing else
+/// in their contexts.
+const TYPES: [(&str, f32); 4] =
+    [("numerical", 0.99), ("boolean", 0.75), ("categorical", 0.25), ("text", 0.25)];
 
 /// Returns the mean losses of masked cells: of numbers, truths, categories and texts.
 fn held_out(model: &Model, batches: &[GraphBatch], tables: &Tables) -> [f32; 4] {
@@ -51,9 +54,9 @@ fn pretraining_lowers_the_loss_of_each_type() {
         model = optimizer.step(rate(step, STEPS), model, gradients);
     }
     let after = held_out(&model.valid(), &others, &fixed);
-    for (name, (before, after)) in TYPES.into_iter().zip(before.into_iter().zip(after)) {
+    for ((name, left), (before, after)) in TYPES.into_iter().zip(before.into_iter().zip(after)) {
         println!("{name}: {before:.4} to {after:.4}");
-        assert!(after < 0.97 * before, "{name}: {before} to {after}");
+        assert!(after < left * before, "{name}: {before} to {after}");
     }
 }
 
@@ -68,5 +71,5 @@ fn the_example_reaches_its_auroc() {
     let last = text.lines().last().unwrap();
     println!("{last}");
     let auroc = last.strip_prefix("test AUROC ").and_then(|rest| rest.split(' ').next());
-    assert!(auroc.unwrap().parse::<f64>().unwrap() >= 0.75, "{last}");
+    assert!(auroc.unwrap().parse::<f64>().unwrap() >= 0.8, "{last}");
 }

@@ -100,7 +100,7 @@ fn a_run_replaces_no_saved_step() {
     losses(folder.path(), &["--stop-after", "0"], None);
     for (words, expected) in [
         (["--stop-after", "1"].as_slice(), "say --resume to go on"),
-        (&["--workers", "0"], "--workers: expected at least 1 thread, found 0"),
+        (&["--workers", "0"], "--workers: expected 1 to 4 threads"),
         (&["--unknown"], "unknown argument \"--unknown\""),
     ] {
         let run = example().arg(churn_path()).arg("--out").arg(folder.path()).args(words).output();
