@@ -31,10 +31,10 @@ class Program:
         self.texts, self.has_mean, self.sizes = texts, has_mean, sizes
 
     def initial(self):
-        return self.abstract_state(with_texts=self.texts)
+        return self.abstract_state()
 
-    def abstract_state(self, *, with_texts):
-        found = params(7.0, with_texts, **self.sizes)
+    def abstract_state(self, *, with_texts=None):
+        found = params(7.0, self.texts if with_texts is None else with_texts, **self.sizes)
         return state(found, found if self.has_mean else {})
 
 
@@ -172,13 +172,13 @@ def test_a_model_that_cannot_use_the_parameters_is_refused(run):
         "run has True; set them as that run has, or start from another run"
     )
     assert refused(run, Program(dimension=16)).endswith(
-        "the stores have embeddings of dimension 16, those of that run have 32; use stores like "
-        "those of it, or start from another run"
+        "the stores have embeddings of dimension 16, those of that run have 32; prepare "
+        "the stores again with --dimension 32, or start from another run"
     )
     assert refused(run, Program(width=3)).endswith(
         "the parameter encoder.column.weight has the shape (32, 3), in that run (32, 4); the "
         "parameter heads.boolean.weight has the shape (3, 1), in that run (4, 1); use stores like "
-        "those of it, or start from another run"
+        "those of that run, or start from another run"
     )
 
 

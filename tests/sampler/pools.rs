@@ -200,11 +200,8 @@ fn weights_are_those_of_the_tasks_and_then_of_the_pools_as_named() {
     }
     for wrong in [names.len() - 1, names.len() + 1] {
         let found = message(&weighted(wrong));
-        let expected = format!("expected {} task weights, ", names.len());
-        assert!(
-            found.starts_with(&expected) && found.contains(&format!("found {wrong};")),
-            "{found}"
-        );
+        let expected = format!("then for each pool, {} in all, found {wrong};", names.len());
+        assert!(found.starts_with("task_weights: ") && found.contains(&expected), "{found}");
     }
 }
 
@@ -242,7 +239,7 @@ period = "day"
     let batch = of_links.batch_of_seed("pool:links", 8).unwrap();
     assert_eq!(batch.get::<i32>("fk_relations").unwrap().len(), room);
     let summary = store.tables()[2].metadata().name.clone();
-    for name in [summary.clone(), format!("d/{summary}")] {
+    for name in [summary.clone(), format!("net/{summary}")] {
         let found = sampler(&store, &pool(&name, None), (0, 1), PLAIN).err().unwrap().to_string();
         let expected =
             format!("expected a table of the sources, found the summary {name:?}, whose");
