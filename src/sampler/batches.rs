@@ -18,7 +18,7 @@ impl Batches {
     pub(super) fn steps(&self, stream: usize) -> Result<&Steps> {
         self.steps[stream].as_ref().ok_or_else(|| {
             Error::invalid(format!(
-                "no task has a seed in the {} split and a weight above 0; change the split ratios or the \
+                "no task with a weight above 0 has a seed in the {} split; change the split ratios or the \
                  task weights, or name other tasks",
                 Split::ALL[stream].name()
             ))

@@ -155,8 +155,8 @@ impl Table {
     pub fn find(&self, key: &str) -> Result<Option<u32>> {
         let Some(keys) = &self.keys else {
             return Err(Error::invalid(format!(
-                "expected a table with a key, found {:?}, which has none; name a row by its number \
-                 where one may, or set `key` of the table in the schema",
+                "expected a table with a key, found {:?}, which has none; set `key` of the table in \
+                 the schema, or name rows by their numbers",
                 self.metadata.name
             )));
         };

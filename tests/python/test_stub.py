@@ -15,9 +15,10 @@ from headwater import _headwater
 STUB = ast.parse((Path(headwater.__file__).parent / "_headwater.pyi").read_text())
 CLASSES = [node for node in STUB.body if isinstance(node, ast.ClassDef)]
 EXCEPTIONS = [
-    node for node in CLASSES if isinstance(getattr(_headwater, node.name, None), type(Exception))
-    and issubclass(getattr(_headwater, node.name), Exception)
-]  # fmt: skip
+    (node.name, node)
+    for node in CLASSES
+    if issubclass(getattr(_headwater, node.name, object), Exception)
+]
 
 
 def test_the_stub_has_the_names_and_signatures_of_the_module(tmp_path):
@@ -39,9 +40,13 @@ def test_each_public_name_is_in_the_stub_or_written_in_python():
     assert headwater.__all__ == sorted(headwater.__all__)
 
 
-@pytest.mark.parametrize("node", EXCEPTIONS, ids=[node.name for node in EXCEPTIONS])
-def test_the_stub_has_the_texts_of_the_exceptions(node):
-    assert ast.get_docstring(node) == getattr(_headwater, node.name).__doc__
+@pytest.mark.parametrize(("name", "node"), EXCEPTIONS, ids=[name for name, _ in EXCEPTIONS])
+def test_the_stub_has_the_bases_and_texts_of_the_exceptions(name, node):
+    exception = getattr(_headwater, name)
+    assert [ast.unparse(base) for base in node.bases] == [
+        base.__name__ for base in exception.__bases__
+    ]
+    assert ast.get_docstring(node) == exception.__doc__
 
 
 def test_the_defaults_of_the_sampler_are_those_of_the_core():

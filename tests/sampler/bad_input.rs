@@ -155,7 +155,7 @@ fn a_split_without_seeds_is_rejected_on_its_first_batch() {
     sampler.next(Split::Train).unwrap();
     let error = sampler.next(Split::Val).err().unwrap();
     assert!(
-        error.to_string().contains("no task has a seed in the val split and a weight above 0"),
+        error.to_string().contains("no task with a weight above 0 has a seed in the val split"),
         "{error}"
     );
     assert_eq!(sampler.evaluate(Split::Val, None).unwrap().count(), 0);
@@ -307,7 +307,7 @@ fn waiting_takes_no_batch() {
         });
     settings.tasks = Some(vec![hashed.unwrap().name.clone()]);
     let sampler = sampler(store, &settings, (0, 1), PLAIN).unwrap();
-    assert!(sampler.wait(Split::Val).unwrap_err().to_string().contains("no task has a seed"));
+    assert!(sampler.wait(Split::Val).unwrap_err().to_string().contains("above 0 has a seed"));
 }
 
 #[test]

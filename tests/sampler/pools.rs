@@ -205,9 +205,8 @@ fn weights_are_those_of_the_tasks_and_then_of_the_pools_as_named() {
     }
 }
 
-/// No task has seeds in the table whose rows have the most references.
-#[test]
-fn a_batch_has_room_for_the_references_and_summaries_of_a_pools_rows() {
+/// A store of nodes, and of links that refer to two of them and have a summary.
+fn net() -> (tempfile::TempDir, Arc<Store>) {
     const SCHEMA: &str = r#"
 database = "net"
 
@@ -231,13 +230,24 @@ period = "day"
     let times = (0..9).map(|row| Value::Time(row * 80_000_000_000)).collect();
     let links = vec![("id", ids()), ("at", times), ("a", ids()), ("b", ids())];
     let database = Database::new(SCHEMA, [("nodes", vec![("id", ids())]), ("links", links)]);
-    let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
-    let store = Arc::new(store);
-    let of_links = sampler(&store, &pool("links", None), (0, 1), PLAIN).unwrap();
-    let shape = &of_links.settings().shape;
+    let (folder, store) = stores::store_of(&database, &[usize::MAX]);
+    (folder, Arc::new(store))
+}
+
+/// No task has seeds in the table whose rows have the most references.
+#[test]
+fn a_batch_has_room_for_the_references_and_summaries_of_a_pools_rows() {
+    let (_folder, store) = net();
+    let sampler = sampler(&store, &pool("links", None), (0, 1), PLAIN).unwrap();
+    let shape = &sampler.settings().shape;
     let room = (shape.batch_size * shape.max_rows) as usize * 3;
-    let batch = of_links.batch_of_seed("pool:links", 8).unwrap();
+    let batch = sampler.batch_of_seed("pool:links", 8).unwrap();
     assert_eq!(batch.get::<i32>("fk_relations").unwrap().len(), room);
+}
+
+#[test]
+fn a_pool_of_a_summary_is_rejected() {
+    let (_folder, store) = net();
     let summary = store.tables()[2].metadata().name.clone();
     for name in [summary.clone(), format!("net/{summary}")] {
         let found = sampler(&store, &pool(&name, None), (0, 1), PLAIN).err().unwrap().to_string();

@@ -140,7 +140,7 @@ fn epochs_without_steps_and_splits_without_seeds_are_errors() {
     let tasks = Some(vec!["reviews.stars".to_owned()]);
     let none = loader(&Settings { split, tasks, ..settings() }, (0, 1)).split(Split::Val);
     let error = only_error(&none);
-    assert!(error.contains("no task has a seed in the val split and a weight above 0"), "{error}");
+    assert!(error.contains("no task with a weight above 0 has a seed in the val split"), "{error}");
 }
 
 /// Test 7: each form of a batch is told from the other.
