@@ -54,7 +54,7 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
-	@echo "building the Python package and the command (five to ten minutes on two cores when nothing is built yet)"
+	@echo "building the Python package and the command (10 to 25 minutes on two cores when nothing is built yet)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --features python,$(SHARED)
 	@$(CARGO) build --release --features mpi,$(SHARED) --bin headwater-reduce --example mpi-sample
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" \
