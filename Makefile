@@ -10,9 +10,9 @@ DEMO := demo
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 CARGO := cargo --locked
-# The extension, the MPI command and the tests have these, and so share what is compiled.
-SHARED := arrayrecord,same-features
-TEST := $(CARGO) test --release --quiet --features mpi,$(SHARED)
+# The extension, the MPI command and the tests have these features, and so share what is compiled.
+SHARED := --features arrayrecord,same-features
+TEST := $(CARGO) test --release --quiet $(SHARED)
 PYTEST := $(BIN)/python -m pytest --quiet --durations=10 --numprocesses 2 --dist worksteal
 # The MPI of the virtual environment, and what bindings to it are made with.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -22,7 +22,7 @@ export BINDGEN_EXTRA_CLANG_ARGS = -I$(shell $(CC) -print-file-name=include)
 MODEL := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/model"
 MODEL_OPTIONS := --release --quiet --no-default-features
 
-RUST_SOURCES := $(shell find src -type f) mpi-examples/sample.rs build.rs Cargo.toml Cargo.lock
+RUST_SOURCES := $(shell find src extension mpi -type f) mpi-examples/sample.rs Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 
 # MaxText needs a newer Python than the package.
@@ -55,10 +55,10 @@ $(VENV)/.tools: pyproject.toml
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@echo "building the Python package and the command (10 to 25 minutes on two cores when nothing is built yet)"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --features python,$(SHARED)
-	@$(CARGO) build --release --features mpi,$(SHARED) --bin headwater-reduce --example mpi-sample
-	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" \
-		"$${CARGO_TARGET_DIR:-target}/release/examples/mpi-sample" $(BIN)/
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release $(SHARED)
+	@$(CARGO) build --release --package headwater-mpi $(SHARED) --bins --examples
+	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/examples/mpi-sample" $(BIN)/
+	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce-mpi" $(BIN)/headwater-reduce
 	@touch $@
 	@echo "$(BIN) has the commands headwater, headwater-reduce and confluence, and a Python with both packages"
 
@@ -182,8 +182,8 @@ docs-links: $(DOCS)/.tools ## ask each external link of the site whether it is t
 FEWER := $(CARGO) clippy --release --quiet
 
 lint: $(VENV)/.tools ## check formatting, lints and types
-	cargo fmt --check
-	$(CARGO) clippy --release --quiet --all-targets --features mpi,python,$(SHARED) -- -D warnings
+	cargo fmt --all --check
+	$(CARGO) clippy --release --quiet --workspace --all-targets $(SHARED) -- -D warnings
 	$(FEWER) --no-default-features -- -D warnings
 	$(FEWER) --no-default-features --features reduce -- -D warnings
 	$(FEWER) --no-default-features --features reduce,parquet -- -D warnings

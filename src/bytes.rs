@@ -18,7 +18,10 @@ compile_error!(
 pub(crate) const ALIGNMENT: usize = 64;
 
 /// Returns an empty vector with room for `count` values, or an error when the allocation fails.
-pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
+///
+/// # Errors
+/// `LimitExceeded` when memory runs out.
+pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(count).map_err(|_| no_memory(count.saturating_mul(size_of::<T>())))?;
     Ok(room)
@@ -37,14 +40,20 @@ pub(crate) fn append<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<()> {
 }
 
 /// Returns a copy of `values`, or an error when the allocation fails.
-pub(crate) fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>> {
+///
+/// # Errors
+/// `LimitExceeded` when memory runs out.
+pub fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>> {
     let mut copy = Vec::new();
     append(&mut copy, values)?;
     Ok(copy)
 }
 
 /// Returns `count` times `value`, or an error when the allocation fails.
-pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
+///
+/// # Errors
+/// `LimitExceeded` when memory runs out.
+pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     let mut values = reserve(count)?;
     values.resize(count, value);
     Ok(values)

@@ -1,7 +1,7 @@
 //! Days of the Gregorian calendar, which is extended to all times.
 
 /// The microseconds of a day.
-pub(crate) const DAY_US: i64 = 86_400_000_000;
+pub const DAY_US: i64 = 86_400_000_000;
 
 /// The days from 0000-03-01 to 1970-01-01. A year that starts in March has its leap day at the end.
 const FROM_MARCH: i64 = 719_468;

@@ -97,7 +97,10 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
 }
 
 /// [`try_read`], with the path in the error.
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// `Io`, with the path.
+pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     try_read(path).map_err(|e| Error::io(path, "reading", e))
 }
 

@@ -112,20 +112,20 @@ const LAUNCHERS: [Launcher; 9] = [
 
 /// This process as one rank of those that a launcher started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Launched {
+pub struct Launched {
     launcher: &'static Launcher,
     rank: u32,
     /// The number of ranks, if the launcher tells it.
     size: Option<u32>,
     /// The number of ranks on this machine, if the launcher tells it.
-    #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only Python asks for it"))]
     local_size: Option<u32>,
 }
 
 impl Launched {
     /// Returns the rank of this process; `None` when no launcher started it, or one without MPI started it
     /// alone.
-    pub(crate) fn of_environment() -> Option<Self> {
+    #[must_use]
+    pub fn of_environment() -> Option<Self> {
         Self::of(&|name| std::env::var(name).ok())
     }
 
@@ -140,25 +140,26 @@ impl Launched {
     }
 
     /// The rank of this process.
-    pub(crate) fn rank(self) -> u32 {
+    #[must_use]
+    pub fn rank(self) -> u32 {
         self.rank
     }
 
     /// The number of ranks, if the launcher tells it.
-    #[cfg(any(feature = "python", test))]
-    pub(crate) fn size(self) -> Option<u32> {
+    #[must_use]
+    pub fn size(self) -> Option<u32> {
         self.size
     }
 
     /// Whether all ranks are known to run on this machine.
-    #[cfg(any(feature = "python", test))]
-    pub(crate) fn is_on_one_machine(self) -> bool {
+    #[must_use]
+    pub fn is_on_one_machine(self) -> bool {
         self.size.is_some() && self.local_size == self.size
     }
 
     /// The name of the launcher.
-    #[cfg(any(feature = "python", test))]
-    pub(crate) fn launcher(self) -> &'static str {
+    #[must_use]
+    pub fn launcher(self) -> &'static str {
         self.launcher.name
     }
 
@@ -168,7 +169,7 @@ impl Launched {
     /// # Errors
     /// `InvalidArgument` when the launcher started several ranks and each is alone: each would do the
     /// work of all.
-    pub(crate) fn check_connected(self, world: u32, remedy: &str) -> Result<()> {
+    pub fn check_connected(self, world: u32, remedy: &str) -> Result<()> {
         let Self { launcher, rank, size, .. } = self;
         let Launcher { name, rank: variable, size: of, sign, .. } = launcher;
         // A rank above 0 has others beside it, also where the launcher does not tell how many.

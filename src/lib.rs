@@ -73,13 +73,14 @@
 //!
 //! # Map
 //!
-//! Dependencies run downward, and no file imports another in a circle; `tests/tidy` checks both.
+//! Dependencies run downward, and no file imports another in a circle; `tests/tidy` checks both. Two packages
+//! stand on this one: `extension` is the compiled module of the Python package, and `mpi` the reducer's
+//! transport over MPI, with its command.
 //!
 //! | floor | rooms |
 //! |---|---|
 //! | the programs | `bin` |
-//! | arguments and words, and Python | [`cli`], `py` |
-//! | the reducer's transport over MPI | `mpi` |
+//! | arguments and words | [`cli`] |
 //! | a context, a row or an audit as text and as a page | `view` |
 //! | what leaks | [`audit`] |
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
@@ -109,14 +110,10 @@ pub mod durable;
 pub mod events;
 pub mod fold;
 pub mod matrix;
-#[cfg(feature = "mpi")]
-pub mod mpi;
 pub mod plan;
 #[cfg(feature = "prepare")]
 pub mod prepare;
 pub mod progress;
-#[cfg(feature = "python")]
-mod py;
 pub mod random;
 pub mod reducer;
 pub mod sampler;
@@ -125,6 +122,30 @@ pub mod store;
 mod tensor;
 #[cfg(feature = "reduce")]
 mod view;
+
+/// What the packages `extension` and `mpi` of this repository use beside the public items. It changes
+/// without a note.
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::bytes::{copied, filled, reserve};
+    pub use crate::days::DAY_US;
+    pub use crate::files::read_file;
+    pub use crate::handoff::check_owner;
+    pub use crate::launcher::Launched;
+    pub use crate::matrix::check_columns;
+    pub use crate::prepare::names::did_you_mean;
+    pub use crate::prepare::source::typed::TypedRows;
+    pub use crate::prepare::source::{BATCH_ROWS, positions};
+    pub use crate::prepare::{key_part, key_text_of, memory_size};
+    pub use crate::process::{THREADS_MAX, check_process, pool};
+    pub use crate::sampler::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
+    pub use crate::tensor::{Dtype, Tensor, Tensors};
+    pub use crate::view::words::shortened;
+    pub use crate::view::{
+        ContextPicture, Splits, TaskView, TokenPicture, save_page, time_text, time_words,
+    };
+}
 
 pub use bytes::Digest;
 pub use error::{Context, Error, ErrorKind, Result};

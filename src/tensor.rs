@@ -79,8 +79,7 @@ pub(crate) fn elements<'a, T: Pod>(
 }
 
 /// A batch: named tensors in buffers that it owns.
-#[cfg(feature = "python")]
-pub(crate) trait Tensors: Send + Sync {
+pub trait Tensors: Send + Sync {
     /// Returns every tensor with its bytes.
     fn all(&self) -> Box<dyn Iterator<Item = (&Tensor, &[u8])> + '_>;
 }

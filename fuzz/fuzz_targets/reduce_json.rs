@@ -37,7 +37,7 @@ fn folder() -> &'static Path {
 /// Runs the command; returns its exit status.
 fn run(arguments: &[&str]) -> u8 {
     let all = [&["headwater-reduce"], arguments].concat();
-    reduce::main(all.into_iter().map(OsString::from), None)
+    reduce::main(all.into_iter().map(OsString::from), None, None)
 }
 
 fn remove(names: &[&str]) {

@@ -58,8 +58,11 @@ impl Default for Settings {
 }
 
 /// Refuses a store of events, which has no tasks to audit.
+///
+/// # Errors
+/// `NotOurs` for one, `Io` when it cannot be read.
 #[cfg(feature = "cli")]
-pub(crate) fn check_has_tables(path: &Path) -> Result<()> {
+pub fn check_has_tables(path: &Path) -> Result<()> {
     if StoreKind::is_events(path)? {
         return Err(Error::not_ours(format!(
             "{}: expected a store of tables, whose tasks are audited, found a store of events, which has \

@@ -178,7 +178,6 @@ impl EventBatch {
     }
 }
 
-#[cfg(feature = "python")]
 impl crate::tensor::Tensors for EventBatch {
     fn all(&self) -> Box<dyn Iterator<Item = (&Tensor, &[u8])> + '_> {
         Box::new(self.tensors())

@@ -158,7 +158,8 @@ impl<'a> Rows<'a> {
     }
 
     /// Returns the row and the column of the first NULL.
-    pub(crate) fn first_null(&self) -> Option<(usize, usize)> {
+    #[must_use]
+    pub fn first_null(&self) -> Option<(usize, usize)> {
         let at = self.nulls?.iter().position(|&is_null| is_null)?;
         Some((at / self.columns, at % self.columns))
     }

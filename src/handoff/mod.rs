@@ -14,6 +14,5 @@ mod tests;
 
 pub(crate) use slab::{Pool, Slab, room_for_batch};
 pub use streams::Speed;
-#[cfg(feature = "python")]
-pub(crate) use streams::check_owner;
+pub use streams::check_owner;
 pub(crate) use streams::{Maker, Pass, Streams};

@@ -312,7 +312,10 @@ impl<M: Maker, F: FnMut() -> Result<Option<M::Work>>> Iterator for Pass<M, F> {
 }
 
 /// Rejects calls on a sampler, or on its pass, in another process than its own.
-pub(crate) fn check_owner(process: u32) -> Result<()> {
+///
+/// # Errors
+/// `InvalidArgument` in another process.
+pub fn check_owner(process: u32) -> Result<()> {
     let remedy = "make a sampler in the child, and resume it from a cursor";
     check_process(process, "sampler", remedy)
 }

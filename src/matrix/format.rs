@@ -29,7 +29,9 @@ impl Element {
         }
     }
 
-    pub(crate) fn bytes(self) -> usize {
+    /// The length of a number in bytes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
         match self {
             Self::F64 => 8,
             Self::F32 => 4,

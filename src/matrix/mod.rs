@@ -32,8 +32,7 @@ pub(crate) use numbers::RowsHasher;
 #[cfg(feature = "prepare")]
 pub(crate) use pages::PageFile;
 use part::Part;
-#[cfg(feature = "python")]
-pub(crate) use part::check_columns;
+pub use part::check_columns;
 
 /// The rows of one or several files, in the order of the files.
 ///
@@ -263,7 +262,8 @@ impl Matrix {
     }
 
     /// Returns the error about a cell that no statistic of products can take.
-    pub(crate) fn null_at(&self, row: u64, column: usize) -> Error {
+    #[must_use]
+    pub fn null_at(&self, row: u64, column: usize) -> Error {
         let what = "expected a number, found NULL";
         self.bad_number((row, column), what, "fill it in, or leave out the column")
     }

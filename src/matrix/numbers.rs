@@ -99,7 +99,7 @@ impl<'a> Numbers<'a> {
     ///
     /// # Errors
     /// `LimitExceeded` when they must be copied and memory runs out.
-    pub(crate) fn of_bytes<const N: usize>(
+    pub fn of_bytes<const N: usize>(
         pieces: [&'a [u8]; N],
         element: Element,
         form: (usize, usize),
@@ -141,7 +141,8 @@ impl<'a> Numbers<'a> {
     }
 
     /// Returns the numbers as their bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         match self.values() {
             Values::F64(values) => bytemuck::cast_slice(values),
             Values::F32(values) => bytemuck::cast_slice(values),

@@ -169,7 +169,10 @@ fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, 
 }
 
 /// Rejects 0 columns and more than a matrix can have: a header may claim any number.
-pub(crate) fn check_columns(columns: usize) -> Result<()> {
+///
+/// # Errors
+/// `InvalidArgument` or `LimitExceeded` for such a number.
+pub fn check_columns(columns: usize) -> Result<()> {
     match columns {
         0 => Err(Error::invalid("expected at least 1 column, found 0")),
         1..=COLUMNS_MAX => Ok(()),

@@ -13,7 +13,6 @@ pub mod draft;
 pub mod embed;
 #[cfg(feature = "arrayrecord")]
 mod export;
-#[cfg(feature = "python")]
 mod key_text;
 pub(crate) mod names;
 mod options;
@@ -39,10 +38,9 @@ use source::Source;
 
 #[cfg(feature = "arrayrecord")]
 pub use export::{ExportReport, ExportedFile, export_events};
-#[cfg(feature = "python")]
-pub(crate) use key_text::key_text_of;
+pub use key_text::{key_part, key_text_of};
 #[cfg(feature = "cli")]
-pub(crate) use options::memory_size;
+pub use options::memory_size;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
 pub use stage::{StageReport, stage};
 #[cfg(all(feature = "cli", not(feature = "arrayrecord")))]

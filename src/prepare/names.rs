@@ -22,7 +22,7 @@ pub(crate) fn suggest<'a>(
 }
 
 /// Returns the end of a message about an unknown name: the nearest known name, or all known names.
-pub(crate) fn did_you_mean<'a>(
+pub fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str> + Clone,
 ) -> String {

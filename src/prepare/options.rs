@@ -92,8 +92,11 @@ pub struct EventsReport {
 }
 
 /// Reads a size such as 512MB, 2GB or 1.5GiB.
+///
+/// # Errors
+/// `InvalidArgument` for another text.
 #[cfg(feature = "cli")]
-pub(crate) fn memory_size(text: &str) -> Result<u64> {
+pub fn memory_size(text: &str) -> Result<u64> {
     const UNITS: [(&str, u64); 6] = [
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),

@@ -50,6 +50,18 @@ pub trait Wire {
     fn is_busy(&self) -> bool;
 }
 
+/// The ranks of a job that a launcher started, as a transport connects them.
+pub trait Ranks: Wire {
+    /// The rank of this process.
+    fn rank(&self) -> u32;
+
+    /// Ends all ranks at once, those that no longer answer too, for which [`Ranks::leave`] would wait.
+    fn abort(&self, status: u8);
+
+    /// Leaves the job, after it has ended on all live ranks.
+    fn leave(self: Box<Self>);
+}
+
 /// An event on a wire.
 #[derive(Debug)]
 pub enum Event {

@@ -49,7 +49,7 @@ pub use versions::FileVersion;
 /// The coordinator and the workers of a job, their messages, and the loops that run them over a wire.
 pub mod wire {
     pub use super::coordinator::{Coordinator, Outbox};
-    pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};
+    pub use super::drive::{Environment, Event, NoPeers, Ranks, Wire, coordinate, shut_down, work};
     pub use super::message::{Failure, JobEnd, Order, PassEnd, Report};
     pub use super::orders::LateOrder;
     pub use super::passes::PassWire;

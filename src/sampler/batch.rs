@@ -54,7 +54,6 @@ impl Batch {
     }
 }
 
-#[cfg(feature = "python")]
 impl crate::tensor::Tensors for Batch {
     fn all(&self) -> Box<dyn Iterator<Item = (&Tensor, &[u8])> + '_> {
         Box::new(self.tensors())

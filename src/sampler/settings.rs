@@ -106,14 +106,14 @@ pub enum Texts {
 }
 
 /// The greatest staleness in days: 10,000 years.
-pub(crate) const STALENESS_DAYS_MAX: u32 = 10_000 * 365;
+pub const STALENESS_DAYS_MAX: u32 = 10_000 * 365;
 
-/// The defaults of what only one walk uses.
-pub(crate) const CHILD_WIDTH: u32 = 16;
-#[cfg(feature = "python")]
-pub(crate) const MAX_HOPS: u32 = 3;
-#[cfg(feature = "python")]
-pub(crate) const BUDGET: u32 = 16;
+/// The default of `Walk::Priority`.
+pub const CHILD_WIDTH: u32 = 16;
+/// The default of `Walk::Breadth`.
+pub const MAX_HOPS: u32 = 3;
+/// The default of `Walk::Breadth`.
+pub const BUDGET: u32 = 16;
 
 /// The settings of a sampler.
 #[derive(Clone, Debug, PartialEq)]
@@ -324,7 +324,7 @@ fn check_masks(masks: Masks, sequence_length: u32) -> Result<()> {
 }
 
 /// The error of a limit of masked cells that no sequence can reach, or that allows none.
-pub(crate) fn mask_most_beyond(found: i128, sequence_length: u32) -> Error {
+pub fn mask_most_beyond(found: i128, sequence_length: u32) -> Error {
     Error::invalid(format!(
         "mask_most: expected 1 to {sequence_length}, because a sequence has {sequence_length} cells, found \
          {found}; leave it out for what sequences rarely exceed, or leave out mask_share to mask no cell"

@@ -20,10 +20,11 @@ mod task;
 mod tokens;
 pub(crate) mod words;
 
-#[cfg(feature = "python")]
-pub(crate) use task::Splits;
+pub use task::Splits;
 #[cfg(feature = "cli")]
-pub(crate) use {
-    cell::time_text, page::check_place as check_page_place, page::save as save_page,
-    picture::ContextPicture, row::RowView, table::time_words, task::TaskView, tokens::TokenPicture,
+pub use {
+    cell::time_text, page::save as save_page, picture::ContextPicture, table::time_words,
+    task::TaskView, tokens::TokenPicture,
 };
+#[cfg(feature = "cli")]
+pub(crate) use {page::check_place as check_page_place, row::RowView};

@@ -11,7 +11,7 @@ use crate::sampler::{Context, Sampler, Settings, Shape, Speed, Texts};
 use crate::store::Store;
 
 /// The context of one seed, with the sampler that collected it.
-pub(crate) struct ContextPicture {
+pub struct ContextPicture {
     sampler: Sampler,
     context: Context,
     view: ContextView,
@@ -22,7 +22,7 @@ impl ContextPicture {
     ///
     /// # Errors
     /// Those of [`Sampler::new`] and [`Sampler::context`].
-    pub(crate) fn new(
+    pub fn new(
         stores: Vec<Arc<Store>>,
         settings: Settings,
         task: &str,
@@ -51,6 +51,12 @@ impl ContextPicture {
         Ok(Self { sampler, context, view })
     }
 
+    /// Returns the context as a tree of lines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.view.text()
+    }
+
     /// Returns the context for text and JSON.
     pub(crate) fn view(&self) -> &ContextView {
         &self.view
@@ -68,7 +74,7 @@ impl ContextPicture {
     ///
     /// # Errors
     /// `Corrupt` when the store is damaged.
-    pub(crate) fn page(&self) -> Result<String> {
+    pub fn page(&self) -> Result<String> {
         let store = store_of(&self.sampler, &self.context);
         page::draw(store, &self.sampler, &self.context, &self.view)
     }

@@ -9,17 +9,23 @@ use crate::sampler::Settings;
 use crate::store::{LinkMetadata, Seed, Store, Table, Task};
 
 /// The split of each seed of a task: the recorded one, or else that of the sampler's default rule.
-pub(crate) struct Splits {
+pub struct Splits {
     rule: SplitRule,
     identity: u64,
 }
 
 impl Splits {
-    pub(crate) fn of(task: &Task) -> Self {
+    /// Returns the splits of a task's seeds.
+    #[must_use]
+    pub fn of(task: &Task) -> Self {
         Self { rule: Settings::default().split, identity: name_identity(&task.metadata().name) }
     }
 
-    pub(crate) fn split_of(&self, anchor: &Table, seed: &Seed) -> Result<Split> {
+    /// Returns the split of a seed.
+    ///
+    /// # Errors
+    /// `Corrupt` when the anchor table is damaged.
+    pub fn split_of(&self, anchor: &Table, seed: &Seed) -> Result<Split> {
         match seed.split {
             Some(split) => Ok(split),
             None => Ok(self.rule.split_of(self.identity, anchor.identity(seed.row)?)),
@@ -29,18 +35,18 @@ impl Splits {
 
 /// A task, with the number of seeds of each split.
 #[derive(Serialize)]
-pub(crate) struct TaskView {
-    pub name: String,
-    pub anchor: String,
-    pub semantic: String,
-    pub seeds: u32,
-    pub train: u64,
-    pub val: u64,
-    pub test: u64,
-    pub recorded_split: bool,
+pub struct TaskView {
+    pub(crate) name: String,
+    pub(crate) anchor: String,
+    pub(crate) semantic: String,
+    pub(crate) seeds: u32,
+    pub(crate) train: u64,
+    pub(crate) val: u64,
+    pub(crate) test: u64,
+    pub(crate) recorded_split: bool,
     /// The tables of a task whose seeds are pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<LinkView>,
+    pub(crate) link: Option<LinkView>,
 }
 
 /// The tables whose rows the pairs of a task name.
@@ -67,7 +73,11 @@ impl LinkView {
 }
 
 impl TaskView {
-    pub(crate) fn of(store: &Store, task: &Task) -> Result<Self> {
+    /// Describes a task.
+    ///
+    /// # Errors
+    /// `Corrupt` when the store is damaged.
+    pub fn of(store: &Store, task: &Task) -> Result<Self> {
         let metadata = task.metadata();
         let anchor = &store.tables()[metadata.anchor as usize];
         let splits = Splits::of(task);

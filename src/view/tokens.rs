@@ -15,7 +15,7 @@ use crate::plan::Split;
 
 /// One token row, decoded.
 #[derive(Serialize)]
-pub(crate) struct TokenPicture {
+pub struct TokenPicture {
     database: String,
     root: String,
     split: &'static str,
@@ -63,7 +63,7 @@ impl TokenPicture {
     ///
     /// # Errors
     /// `InvalidArgument` when the split has no events; `Data` when the tokens are no events.
-    pub(crate) fn new(sampler: &EventSampler, split: Split, index: u64) -> Result<Self> {
+    pub fn new(sampler: &EventSampler, split: Split, index: u64) -> Result<Self> {
         let row = sampler.token_row(split, index)?;
         let store = sampler.store();
         Ok(Self {
@@ -102,7 +102,7 @@ impl TokenPicture {
     }
 
     /// Returns the row as text: a line for each event, its fields in the order of the tokens.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = format!(
             "{}; {}: {}, {} of {} tokens\n",
             self.title(),
@@ -130,7 +130,7 @@ impl TokenPicture {
     }
 
     /// Returns the row as an HTML page that loads nothing else.
-    pub(crate) fn page(&self) -> String {
+    pub fn page(&self) -> String {
         let free = u64::from(self.sequence_length) - self.token_count();
         let events: usize = self.segments.iter().map(|one| one.events.len()).sum();
         let names = self.field_names();

@@ -25,7 +25,7 @@ _TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 _HOME = _TARGET / "mutants"
 TREE = _HOME / "tree"
 _REWRITER = Path(__file__).parent / "rust"
-_FEATURES = "mpi,arrayrecord,same-features"
+_FEATURES = "arrayrecord,same-features"
 # Lints would only speak of what a mutant does.
 _LINTS = """
 [lints.rust]
@@ -109,8 +109,6 @@ def _copy() -> None:
     manifest = (ROOT / "Cargo.toml").read_text()
     parts = re.split(r"^(?=\[)", manifest, flags=re.MULTILINE)
     text = "".join(part for part in parts if not part.startswith("[lints")) + _LINTS + _PROFILE
-    # A library of both types has no digest in its name, and would replace the one without mutants.
-    text = text.replace('["rlib", "cdylib"]', '["rlib"]')
     if not (TREE / "Cargo.toml").exists() or (TREE / "Cargo.toml").read_text() != text:
         (TREE / "Cargo.toml").write_text(text)
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use imports::Imports;
 
 /// The floors of the house, the ground first. A room may use those below it.
-const FLOORS: [&[&str]; 10] = [
+const FLOORS: [&[&str]; 9] = [
     &[
         "error",
         "bytes",
@@ -32,14 +32,13 @@ const FLOORS: [&[&str]; 10] = [
     &["prepare", "sampler", "reducer"],
     &["audit"],
     &["view"],
-    &["mpi"],
-    &["cli", "py"],
+    &["cli"],
     &["bin"],
 ];
 
 /// What rooms of one floor may use of each other: `store` the split of `plan` and the z-score of
 /// `fold`, `matrix` the rows of `fold`.
-const NEIGHBOURS: [(&str, &str); 21] = [
+const NEIGHBOURS: [(&str, &str); 20] = [
     ("store", "plan"),
     ("store", "fold"),
     ("matrix", "fold"),
@@ -59,12 +58,11 @@ const NEIGHBOURS: [(&str, &str); 21] = [
     ("random", "error"),
     ("durable", "bytes"),
     ("random", "bytes"),
-    ("py", "cli"),
     ("bin", "cli"),
 ];
 
 /// Where clocks and ambient randomness may be read: progress and timing, never results.
-const CLOCK_ROOMS: [&str; 3] = ["cli", "py", "bin"];
+const CLOCK_ROOMS: [&str; 2] = ["cli", "bin"];
 const CLOCKS: [&str; 6] = [
     "Instant::now",
     "SystemTime",
@@ -79,6 +77,9 @@ const LINE_LIMIT: usize = 1000;
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
+
+/// The sources of the library, and of the two packages that stand on it.
+const PACKAGES: [&str; 3] = ["src", "extension/src", "mpi/src"];
 
 /// Every Rust file below `folder`.
 fn sources(folder: &str) -> Vec<PathBuf> {
@@ -135,23 +136,25 @@ fn dependencies_run_downward() {
 
 #[test]
 fn files_import_each_other_in_no_circle() {
-    let root = root().join("src");
-    let files: Vec<_> = sources("src")
-        .into_iter()
-        .filter(|path| room(path) != "bin")
-        .map(|path| {
-            let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
-            (name, fs::read_to_string(&path).unwrap())
-        })
-        .collect();
-    let files = files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    assert_eq!(Imports::read(files).circles(), [""; 0]);
+    for package in PACKAGES {
+        let root = root().join(package);
+        let files: Vec<_> = sources(package)
+            .into_iter()
+            .filter(|path| !path.starts_with(root.join("bin")) && !path.ends_with("main.rs"))
+            .map(|path| {
+                let name = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+                (name, fs::read_to_string(&path).unwrap())
+            })
+            .collect();
+        let files = files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        assert_eq!(Imports::read(files).circles(), [""; 0]);
+    }
 }
 
 /// A module with parts is a folder with a `mod.rs`, never a file beside a folder of its name.
 #[test]
 fn modules_have_one_style() {
-    let paths = sources("src");
+    let paths: Vec<_> = PACKAGES.into_iter().flat_map(sources).collect();
     let wrong: Vec<_> = second_style(&paths).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
     let planted = ["src/lib.rs", "src/a/mod.rs", "src/b.rs", "src/b/c.rs"].map(PathBuf::from);
@@ -243,7 +246,7 @@ fn every_way_to_name_a_room_is_seen() {
 
 #[test]
 fn no_file_is_too_long_to_read() {
-    for path in ["src", "tests", "benches"].into_iter().flat_map(sources) {
+    for path in PACKAGES.into_iter().chain(["tests", "benches"]).flat_map(sources) {
         let lines = fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= LINE_LIMIT, "{}: {lines} lines", path.display());
     }
@@ -270,7 +273,7 @@ fn files_are_opened_in_one_place() {
         [" File::open(", "::File::open(", "fs::read(", "fs::read_to_string(", ".open(path)"];
     // Files of the system, and the terminal.
     const OTHERS: [&str; 3] = ["src/files.rs", "src/memory.rs", "src/cli/reduce/run.rs"];
-    for path in sources("src") {
+    for path in PACKAGES.into_iter().flat_map(sources) {
         let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
         if OTHERS.contains(&name.as_str()) || name.ends_with("tests.rs") {
             continue;
@@ -308,16 +311,16 @@ fn files_are_read_in_one_place_in_python() {
 #[test]
 fn unsafe_lives_in_its_seams() {
     const SEAMS: [&str; 8] = [
+        "extension/src/arrow_source.rs",
+        "extension/src/objects.rs",
+        "mpi/src/lib.rs",
         "src/environment.rs",
         "src/fold/columns/avx2.rs",
         "src/fold/gram/avx2.rs",
         "src/fold/gram/avx512.rs",
-        "src/py/arrow_source.rs",
-        "src/py/objects.rs",
         "src/map.rs",
-        "src/mpi.rs",
     ];
-    for path in sources("src") {
+    for path in PACKAGES.into_iter().flat_map(sources) {
         let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
         let uses = text.contains("unsafe {") || text.contains("unsafe fn");
@@ -330,8 +333,8 @@ fn unsafe_lives_in_its_seams() {
 /// Each foreign library has one home.
 #[test]
 fn foreign_libraries_stay_at_home() {
-    const HOMES: [(&str, &[&str]); 15] = [
-        ("arrow_", &["prepare", "matrix", "view", "py"]),
+    const HOMES: [(&str, &[&str]); 14] = [
+        ("arrow_", &["prepare", "matrix", "view"]),
         // Tables whole and in order, matrices by ranges of rows: they share nothing but the library.
         ("parquet::", &["prepare", "matrix"]),
         ("rusqlite::", &["prepare"]),
@@ -346,7 +349,6 @@ fn foreign_libraries_stay_at_home() {
         ("zstd::", &["prepare"]),
         ("highway::", &["prepare"]),
         ("md5::", &["prepare"]),
-        ("pyo3::", &["py"]),
         ("memmap2::", &["map"]),
     ];
     for path in sources("src") {

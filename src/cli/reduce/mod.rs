@@ -25,6 +25,7 @@ use crate::matrix::Manifest;
 use crate::reducer::wire::JobEnd;
 use args::FilesArgs;
 use place::{check_file, json_of};
+pub use run::Join;
 use run::run;
 use spool::write_spool;
 use statistics::{Statistics, with_invocation};
@@ -109,10 +110,11 @@ impl ManifestArgs {
 }
 
 /// Runs the command with `arguments`, the first of which is the name of the command; returns the exit
-/// status.
+/// status. `join` connects the ranks that a launcher started; without it several are refused.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     interrupted: Option<&Interrupted<'_>>,
+    join: Option<Join>,
 ) -> u8 {
     // The first call installs the signal handlers.
     let _ = interrupted.is_some_and(|stopped| stopped());
@@ -122,7 +124,7 @@ pub fn main(
         Err(error) => return print_usage_once(&error, interrupted),
     };
     let ended = match command.verb {
-        Verb::Statistic(statistics) => start(*statistics, &arguments, interrupted),
+        Verb::Statistic(statistics) => start(*statistics, &arguments, interrupted, join),
         // Runs on every rank: each machine lists its own files.
         Verb::Manifest(manifest) => manifest.run().map(|()| JobEnd::Done),
         Verb::Work(work) => work.run(interrupted).map(|()| JobEnd::Done),
@@ -141,12 +143,13 @@ fn start(
     statistics: Statistics,
     arguments: &[OsString],
     interrupted: Option<&Interrupted<'_>>,
+    join: Option<Join>,
 ) -> Result<JobEnd> {
     let spool = with_invocation!(&statistics, invocation => invocation.run.spool.clone());
     match spool {
         Some(folder) => on_rank_0(|| write_spool(&folder, statistics)),
         None => with_invocation!(&statistics, invocation => {
-            run(&invocation.statistic, &invocation.run, arguments, interrupted)
+            run(&invocation.statistic, &invocation.run, arguments, interrupted, join)
         }),
     }
 }

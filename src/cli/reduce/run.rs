@@ -18,9 +18,7 @@ use super::place::{check_out, json_of};
 use super::watch::{Every, Watch};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
-#[cfg(feature = "mpi")]
-use crate::cli::status_of;
-use crate::cli::{Interrupted, cpu_time, print_error};
+use crate::cli::{Interrupted, cpu_time, print_error, status_of};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::is_folder;
@@ -29,10 +27,9 @@ use crate::launcher::Launched;
 use crate::plan::{Plan, Setting};
 use crate::process::pool;
 use crate::reducer::wire::{
-    Coordinator, Environment, JobEnd, NoPeers, PassWire, Wire, coordinate, shut_down,
+    Coordinator, Environment, JobEnd, NoPeers, PassEnd, PassWire, Ranks, Wire, coordinate,
+    shut_down, work,
 };
-#[cfg(feature = "mpi")]
-use crate::reducer::wire::{PassEnd, work};
 use crate::reducer::{
     Blocks, CheckpointWriter, Checkpoints, Job, Policy, Reduction, Resumed, Source, WorkerCursor,
 };
@@ -183,7 +180,11 @@ pub(super) fn report(
     Output::new().json(summary)
 }
 
-/// Folds `statistic`; returns how the job ended, after rank 0 has printed the error, if any.
+/// Joins the ranks of the job that a launcher has started this process for.
+pub type Join = fn() -> Result<Box<dyn Ranks>>;
+
+/// Folds `statistic`; returns how the job ended, after rank 0 has printed the error, if any. Without
+/// `join` this process must be alone.
 ///
 /// # Errors
 /// Those of MPI; on other ranks than rank 0, also `Shutdown` when rank 0 dies.
@@ -192,6 +193,7 @@ pub(super) fn run<F: StatisticCommand>(
     args: &RunArgs,
     arguments: &[OsString],
     interrupted: Option<&Interrupted<'_>>,
+    join: Option<Join>,
 ) -> Result<JobEnd> {
     let started = Cell::new(Instant::now());
     let environment = Environment {
@@ -205,31 +207,26 @@ pub(super) fn run<F: StatisticCommand>(
     let Some(launched) = Launched::of_environment() else {
         return Ok(leader.lead(&mut NoPeers).0);
     };
-    #[cfg(feature = "mpi")]
-    {
-        let mut world = crate::mpi::World::join()?;
-        launched.check_connected(world.size(), WITH_MPI)?;
-        // The time of the fold excludes the start of MPI, which takes a second to find fast networks.
-        started.set(Instant::now());
-        let ended = if world.rank() == 0 {
-            let (end, silent) = leader.lead(&mut world);
-            abort_silent(&world, end, &silent);
-            Ok(end)
-        } else {
-            work_passes(statistic, args, &mut world, &environment)
-        };
-        world.leave();
-        ended
-    }
-    #[cfg(not(feature = "mpi"))]
-    {
+    let Some(join) = join else {
         launched.check_connected(1, WITHOUT_MPI)?;
-        Ok(leader.lead(&mut NoPeers).0)
-    }
+        return Ok(leader.lead(&mut NoPeers).0);
+    };
+    let mut ranks = join()?;
+    launched.check_connected(ranks.size(), WITH_MPI)?;
+    // The time of the fold excludes the start of MPI, which takes a second to find fast networks.
+    started.set(Instant::now());
+    let ended = if ranks.rank() == 0 {
+        let (end, silent) = leader.lead(&mut *ranks);
+        abort_silent(&*ranks, end, &silent);
+        Ok(end)
+    } else {
+        work_passes(statistic, args, &mut *ranks, &environment)
+    };
+    ranks.leave();
+    ended
 }
 
 /// Folds the orders of rank 0, pass by pass.
-#[cfg(feature = "mpi")]
 fn work_passes<F: StatisticCommand>(
     statistic: &F,
     args: &RunArgs,
@@ -248,26 +245,23 @@ fn work_passes<F: StatisticCommand>(
 }
 
 /// What to do when several ranks are alone.
-#[cfg(feature = "mpi")]
 const WITH_MPI: &str = "start it with `srun --mpi=pmix`, or with the mpirun of the MPI that it was \
     built with; or share the rows through a folder with --spool";
-#[cfg(not(feature = "mpi"))]
 const WITHOUT_MPI: &str = "this headwater-reduce was built without MPI: run the one that `make setup` \
-    builds, or cargo build --features mpi; or share the rows through a folder with --spool";
+    builds, or headwater-reduce-mpi of `cargo build -p headwater-mpi`; or share the rows through a folder with --spool";
 
 /// Ends the ranks that have not left, by ending the job: MPI_Finalize and mpirun would wait for them.
-#[cfg(feature = "mpi")]
-fn abort_silent(world: &crate::mpi::World, end: JobEnd, silent: &BTreeSet<u32>) {
+fn abort_silent(ranks: &dyn Ranks, end: JobEnd, silent: &BTreeSet<u32>) {
     if silent.is_empty() {
         return;
     }
-    let ranks: Vec<String> = silent.iter().map(u32::to_string).collect();
+    let names: Vec<String> = silent.iter().map(u32::to_string).collect();
     let written = if end == JobEnd::Done { "the result is written; " } else { "" };
     eprintln!(
         "headwater-reduce: warning: {written}ranks that do not answer: {}; ending them with MPI_Abort",
-        ranks.join(", ")
+        names.join(", ")
     );
-    world.abort(match end {
+    ranks.abort(match end {
         JobEnd::Done => 0,
         JobEnd::Failed(kind) => status_of(kind),
     });

@@ -11,7 +11,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Schema::parse`]; the message names the key, because nobody has seen the text.
-    pub(crate) fn from_json(json: &str) -> Result<Self> {
+    pub fn from_json(json: &str) -> Result<Self> {
         let schema: Self = serde_json::from_str(json).map_err(|error| {
             let words = explain(json).unwrap_or_else(|| {
                 let words = error.to_string();

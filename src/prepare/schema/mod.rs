@@ -7,7 +7,6 @@ mod aggregate;
 mod check;
 mod column;
 mod declared;
-#[cfg(any(test, feature = "python"))]
 mod dictionary;
 mod event_fields;
 mod events;

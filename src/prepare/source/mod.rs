@@ -12,7 +12,6 @@ mod parquet;
 mod parts;
 mod selected;
 mod sqlite;
-#[cfg(feature = "python")]
 pub(crate) mod typed;
 
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ pub use open::{Connect, Database, database_name, open, open_with, shown};
 pub use selected::select;
 
 /// The number of rows of every batch but the last.
-pub(crate) const BATCH_ROWS: usize = 8192;
+pub const BATCH_ROWS: usize = 8192;
 
 /// The size of all texts that ends a batch.
 pub(super) const BATCH_BYTES: usize = 64 << 20;
@@ -119,7 +118,10 @@ pub struct DeclaredReference {
 }
 
 /// Returns the positions of the columns `names` among `columns`.
-pub(crate) fn positions(columns: &[SourceColumn], names: &[String]) -> Result<Vec<usize>> {
+///
+/// # Errors
+/// `Schema` for a column that is not there.
+pub fn positions(columns: &[SourceColumn], names: &[String]) -> Result<Vec<usize>> {
     let places: HashMap<&str, usize> =
         columns.iter().enumerate().map(|(place, column)| (&*column.name, place)).collect();
     let position = |name: &String| {
@@ -151,7 +153,7 @@ pub(crate) fn check_count(columns: usize) -> Result<()> {
 }
 
 /// Checks that every column has a name, and no two have the same.
-pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
+pub fn check_names(columns: &[SourceColumn]) -> Result<()> {
     check_count(columns.len())?;
     let mut places = HashMap::with_capacity(columns.len());
     for (index, column) in columns.iter().enumerate() {

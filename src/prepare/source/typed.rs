@@ -17,7 +17,7 @@ use crate::prepare::values::{Values, arrow_error, convert};
 use crate::store::SemanticType;
 
 /// The rows of a table, with their types.
-pub(crate) struct TypedRows {
+pub struct TypedRows {
     batches: Batches,
     table: String,
     schema: SchemaRef,
@@ -41,7 +41,7 @@ impl TypedRows {
     ///
     /// # Errors
     /// As [`Source::read`]; at the end of the rows also `Data`, when values cannot be converted.
-    pub(crate) fn open(source: &dyn Source, schema: &Schema, table: &str) -> Result<Self> {
+    pub fn open(source: &dyn Source, schema: &Schema, table: &str) -> Result<Self> {
         let place = || format!("table {table:?}");
         let (mut names, mut fields, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         for column in source.columns(table).context(place)? {
@@ -75,7 +75,7 @@ impl TypedRows {
     ///
     /// # Errors
     /// As [`TypedRows::open`].
-    pub(crate) fn open_prepared(source: &dyn Source, table: &Table) -> Result<Self> {
+    pub fn open_prepared(source: &dyn Source, table: &Table) -> Result<Self> {
         let place = || format!("table {:?}", table.name);
         let keys: Vec<_> =
             table.key.iter().chain(table.references.iter().flat_map(|r| &r.columns)).collect();
@@ -107,7 +107,8 @@ impl TypedRows {
     }
 
     /// The columns and their types.
-    pub(crate) fn schema(&self) -> SchemaRef {
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
         SchemaRef::clone(&self.schema)
     }
 

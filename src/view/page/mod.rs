@@ -67,7 +67,7 @@ pub(super) fn check_page(path: &Path, mark: &str) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`check_place`]; `Io` when the disk fails.
-pub(crate) fn save(path: &Path, page: &str) -> Result<()> {
+pub fn save(path: &Path, page: &str) -> Result<()> {
     check_place(path)?;
     write_file(&Disk, path, page.as_bytes())
 }
