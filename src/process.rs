@@ -6,13 +6,13 @@ use crate::environment::in_default_environment;
 use crate::error::{Error, Result};
 
 /// The most threads of a pool; more only take time to start.
-pub(crate) const THREADS_MAX: usize = 1024;
+pub const THREADS_MAX: usize = 1024;
 
 /// Starts a pool of `threads` threads; default: all cores.
 ///
 /// # Errors
 /// `InvalidArgument` for 0 or more than 1,024 threads, `LimitExceeded` when the system starts none.
-pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
+pub fn pool(threads: Option<usize>) -> Result<ThreadPool> {
     check_threads(threads)?;
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = threads {
@@ -22,6 +22,22 @@ pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
     in_default_environment(|| pool.build()).map_err(|e| {
         Error::limit(format!("cannot start threads: {e}; use fewer threads, or free some memory"))
     })
+}
+
+/// The least number of threads that mostly wait for the disk, which answers many reads at a time.
+const THREADS_THAT_WAIT: usize = 32;
+
+/// Starts a pool whose threads mostly wait for the disk: of `threads` threads (default: all cores), or of
+/// more.
+///
+/// # Errors
+/// Those of [`pool`].
+pub(crate) fn pool_that_waits(threads: Option<usize>) -> Result<ThreadPool> {
+    let given = pool(threads)?;
+    match given.current_num_threads() < THREADS_THAT_WAIT {
+        true => pool(Some(THREADS_THAT_WAIT)),
+        false => Ok(given),
+    }
 }
 
 /// Checks a number of threads.
@@ -42,7 +58,7 @@ pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
 ///
 /// # Errors
 /// `InvalidArgument` in a forked child.
-pub(crate) fn check_process(process: u32, what: &str, remedy: &str) -> Result<()> {
+pub fn check_process(process: u32, what: &str, remedy: &str) -> Result<()> {
     if std::process::id() == process {
         return Ok(());
     }

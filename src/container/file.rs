@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::read_ahead::ReadAhead;
 use crate::bytes::{ALIGNMENT, Digest, no_memory, u32_at, u64_at};
@@ -42,8 +42,8 @@ pub(crate) struct Container {
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) map: Map,
-    /// What is read ahead; none when memory holds the files.
-    read_ahead: Option<Arc<ReadAhead>>,
+    /// What is read ahead; unset while memory holds the files.
+    read_ahead: OnceLock<Arc<ReadAhead>>,
 }
 
 #[derive(Clone)]
@@ -63,17 +63,13 @@ impl Entry {
 }
 
 impl Container {
-    /// Maps the file and checks its header and section table. Files that memory does not hold share a
-    /// `read_ahead`.
-    pub(super) fn open(path: &Path, read_ahead: Option<Arc<ReadAhead>>) -> Result<Self> {
+    /// Maps the file and checks its header and section table.
+    pub(super) fn open(path: &Path) -> Result<Self> {
         check_is_file(path)?;
         let map = Map::open(path)?;
         let sections =
             parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
-        if read_ahead.is_some() {
-            map.expect_scattered_reads();
-        }
-        let file = Arc::new(File { path: path.to_path_buf(), map, read_ahead });
+        let file = Arc::new(File { path: path.to_path_buf(), map, read_ahead: OnceLock::new() });
         Ok(Self { file, sections, is_copy: false })
     }
 
@@ -91,7 +87,7 @@ impl Container {
             change(&entry.name, bytes)?;
         }
         let (path, map) = (self.file.path.clone(), memory.into_map()?);
-        let file = Arc::new(File { path, map, read_ahead: None });
+        let file = Arc::new(File { path, map, read_ahead: OnceLock::new() });
         Ok(Self { file, sections: self.sections.clone(), is_copy: true })
     }
 
@@ -105,14 +101,21 @@ impl Container {
         self.file.map.bytes().len() as u64
     }
 
+    /// Reads blocks ahead from now on, because memory does not hold the files that share `read_ahead`.
+    pub(super) fn start_reading_ahead(&self, read_ahead: Arc<ReadAhead>) {
+        self.file.map.expect_scattered_reads();
+        // Files that are read ahead already go on as before.
+        let _ = self.file.read_ahead.set(read_ahead);
+    }
+
     /// Whether blocks are read ahead, because memory does not hold the files.
     pub(crate) fn reads_ahead(&self) -> bool {
-        self.file.read_ahead.is_some()
+        self.file.read_ahead.get().is_some()
     }
 
     /// Begins a batch, for all files that are read ahead together.
     pub(crate) fn begin_batch(&self) {
-        if let Some(read_ahead) = &self.file.read_ahead {
+        if let Some(read_ahead) = self.file.read_ahead.get() {
             read_ahead.begin_batch();
         }
     }
@@ -159,7 +162,6 @@ impl Container {
             offset: entry.offset,
             length: entry.length,
             digests_at: entry.digests_at,
-            reads_ahead: self.file.read_ahead.is_some(),
             checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(checked)).collect(),
         })
     }
@@ -324,8 +326,6 @@ pub(crate) struct Section {
     offset: usize,
     length: usize,
     digests_at: usize,
-    /// Whether the file has a [`ReadAhead`]; here because each read tests it.
-    reads_ahead: bool,
     /// A bit for each block that matched its digest.
     checked: Box<[AtomicU64]>,
 }
@@ -373,7 +373,9 @@ impl Section {
     /// Prefetches the bytes `[at, at + count)`: from memory, or from the disk.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize, count: usize) {
-        if self.reads_ahead && self.read_ahead(at, count) {
+        if let Some(ahead) = self.file.read_ahead.get()
+            && self.read_from_disk(ahead, at, count)
+        {
             return;
         }
         let start = self.offset.saturating_add(at);
@@ -381,19 +383,26 @@ impl Section {
         (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
     }
 
+    /// Reads the bytes `[at, at + count)` from the disk at once, and without waiting, if memory does not hold
+    /// the file.
+    #[inline]
+    pub(crate) fn read_ahead(&self, at: usize, count: usize) {
+        if let Some(ahead) = self.file.read_ahead.get() {
+            self.read_from_disk(ahead, at, count);
+        }
+    }
+
     /// Reads the bytes `[at, at + count)` ahead, without waiting; false when they count as in memory.
     ///
     /// A block that was not checked yet is read whole, because its check needs all of it.
     #[cold]
-    fn read_ahead(&self, at: usize, count: usize) -> bool {
+    fn read_from_disk(&self, ahead: &ReadAhead, at: usize, count: usize) -> bool {
         let end = at.saturating_add(count).min(self.length);
         if at >= end {
             return false;
         }
         let (first, last) = (at / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
-        let includes_checked =
-            self.file.read_ahead.as_ref().is_some_and(|of| of.includes_checked());
-        if !includes_checked && (first..=last).all(|block| self.is_checked(block)) {
+        if !ahead.includes_checked() && (first..=last).all(|block| self.is_checked(block)) {
             return false;
         }
         let from = if self.is_checked(first) { at } else { first * BLOCK_BYTES };
@@ -446,7 +455,7 @@ impl Section {
 
     #[cold]
     fn check_block_against_digest(&self, block: usize) -> Result<()> {
-        if self.reads_ahead {
+        if self.file.read_ahead.get().is_some() {
             self.read_ahead_to_check(block);
         }
         let at = self.digests_at + block * DIGEST_BYTES;

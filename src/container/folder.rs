@@ -202,22 +202,26 @@ pub(crate) fn open_folder<M: Root>(
     memory: Option<u64>,
 ) -> Result<(M, u64, Vec<Container>)> {
     let (metadata, text) = read_root::<M>(path)?;
-    let bytes = metadata.files().iter().fold(0_u64, |sum, file| sum.saturating_add(file.length));
-    let is_larger = memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY);
-    let read_ahead = is_larger.then(|| Arc::new(ReadAhead::new()));
-    let open = |file| open_file(path, file, read_ahead.clone());
-    let containers = metadata.files().iter().map(open).collect::<Result<_>>()?;
+    let open = |file| open_file(path, file);
+    let containers = metadata.files().iter().map(open).collect::<Result<Vec<_>>>()?;
+    read_ahead_beyond(memory, &[&containers]);
     Ok((metadata, text.len() as u64, containers))
 }
 
-fn open_file(
-    folder: &Path,
-    file: &FileMetadata,
-    read_ahead: Option<Arc<ReadAhead>>,
-) -> Result<Container> {
+/// Reads the files of `stores` ahead if so many bytes of memory, where that is known, do not hold them all.
+pub(crate) fn read_ahead_beyond(memory: Option<u64>, stores: &[&[Container]]) {
+    let bytes = stores.iter().copied().flatten().map(Container::file_bytes).sum::<u64>();
+    if memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY) {
+        let read_ahead = Arc::new(ReadAhead::new());
+        let all = stores.iter().copied().flatten();
+        all.for_each(|container| container.start_reading_ahead(Arc::clone(&read_ahead)));
+    }
+}
+
+fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
     let path = folder.join(&file.path);
     let is_missing = |e: &Error| e.os_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
-    let container = Container::open(&path, read_ahead).map_err(|e| match is_missing(&e) {
+    let container = Container::open(&path).map_err(|e| match is_missing(&e) {
         true => Error::corrupt(format!(
             "{} is missing: it is part of the store; copy the whole folder again",
             path.display()

@@ -18,7 +18,9 @@ use crate::bytes::Digest;
 
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
-pub(crate) use folder::{Root, check_no_other_files, file_of, open_folder, warm};
+pub(crate) use folder::{
+    Root, check_no_other_files, file_of, open_folder, read_ahead_beyond, warm,
+};
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]
 pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};

@@ -32,7 +32,9 @@ impl Written {
     }
 
     fn open(&self) -> Container {
-        Container::open(&self.file, Some(Arc::new(ReadAhead::new()))).unwrap()
+        let container = Container::open(&self.file).unwrap();
+        container.start_reading_ahead(Arc::new(ReadAhead::new()));
+        container
     }
 }
 

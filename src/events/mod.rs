@@ -15,6 +15,8 @@ mod rows;
 mod sampler;
 mod settings;
 mod store;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 pub use crate::handoff::Speed;

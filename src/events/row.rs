@@ -71,12 +71,13 @@ impl<'a> Row<'a> {
         if record.event_count == 0 || is_outside {
             return Ok(None);
         }
+        let is_short = length <= SHORT_BYTES;
+        if is_short {
+            section.read_ahead(at, length);
+        }
         Ok(Some(Self {
             section,
-            whole: match length <= SHORT_BYTES {
-                true => Some(section.get(at, length)?),
-                false => None,
-            },
+            whole: if is_short { Some(section.get(at, length)?) } else { None },
             at,
             heads,
             head_bytes: form.head_bytes,

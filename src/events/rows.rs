@@ -12,7 +12,7 @@ use super::store::EventStore;
 use crate::error::{Error, Result};
 use crate::handoff::Pool;
 use crate::plan::{Permutation, Split};
-use crate::process::pool;
+use crate::process::{pool, pool_that_waits};
 use crate::random::{Purpose, Stream, name_identity};
 
 /// The number in the place of a split's, for the words of the latest events.
@@ -63,12 +63,16 @@ impl Rows {
         settings: EventSettings,
         threads: Option<usize>,
     ) -> Result<Self> {
+        let threads = match store.is_larger_than_memory() {
+            true => pool_that_waits(threads)?,
+            false => pool(threads)?,
+        };
         Ok(Self {
             tensors: Arc::new(Tensors::new(&settings)),
             store,
             settings,
             identity: name_identity("events"),
-            threads: pool(threads)?,
+            threads,
             buffers: Arc::default(),
             scratch: Mutex::default(),
         })
@@ -130,6 +134,7 @@ impl Rows {
     /// # Determinism
     /// A row depends on its source, the store and the settings, not on other rows.
     pub(super) fn make(&self, sources: &[RowSource]) -> Result<EventBatch> {
+        self.store.begin_batch();
         let tensors = &self.tensors;
         let mut slab = self.buffers.take(tensors.bytes, tensors.bytes)?;
         let places = tensors.places(slab.used_mut());

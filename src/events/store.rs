@@ -57,11 +57,19 @@ impl EventStore {
     /// # Cost
     /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
     ///
+    /// A store that does not fit into three quarters of the memory that this process can have is read
+    /// block by block, and many rows at a time.
+    ///
     /// # Errors
     /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
     /// intact event store of this format.
     pub fn open(path: &Path) -> Result<Self> {
-        let (metadata, metadata_bytes, containers) = open_folder::<EventsMetadata>(path, None)?;
+        Self::open_within(path, memory_available())
+    }
+
+    /// Opens the store with so many bytes of memory, if that is known.
+    pub(crate) fn open_within(path: &Path, memory: Option<u64>) -> Result<Self> {
+        let (metadata, metadata_bytes, containers) = open_folder::<EventsMetadata>(path, memory)?;
         check_ranges(&metadata).context(|| format!("{}", path.join(METADATA_FILE).display()))?;
         let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
@@ -95,6 +103,19 @@ impl EventStore {
         }
         self.verify_rows()?;
         check_no_other_files(&self.path, &[], &self.metadata.files)
+    }
+
+    /// Whether memory did not hold the files when they were opened.
+    pub(super) fn is_larger_than_memory(&self) -> bool {
+        self.containers.iter().any(Container::reads_ahead)
+    }
+
+    /// Begins a batch, which decides what is read ahead.
+    pub(super) fn begin_batch(&self) {
+        // All files share the decision.
+        if let Some(container) = self.containers.first() {
+            container.begin_batch();
+        }
     }
 
     /// Reads the whole store into memory, in sequence, so that the first batches wait for no disk.

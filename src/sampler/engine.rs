@@ -15,16 +15,12 @@ use super::texts::{TextTable, buckets};
 use super::walk::{Bounds, Start, Walker};
 use crate::error::{Error, Result};
 use crate::handoff::Pool;
-use crate::process::pool;
+use crate::process::{pool, pool_that_waits};
 use crate::random::{Purpose, Stream};
 use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
 
 /// The slices of a sequence may take more memory than a short sequence itself.
 const SEQUENCES_AT_A_TIME: usize = 4096;
-
-/// The least number of threads where memory does not hold the stores: they mostly wait for the disk,
-/// which answers many reads at a time.
-const THREADS_THAT_WAIT: usize = 32;
 
 /// The source of one sequence of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,11 +245,9 @@ impl Engine {
 
 /// Starts the threads that make batches.
 fn threads_for(databases: &[Database], threads: Option<usize>) -> Result<rayon::ThreadPool> {
-    let given = pool(threads)?;
-    let waits = databases.iter().any(|database| database.store.is_larger_than_memory());
-    match waits && given.current_num_threads() < THREADS_THAT_WAIT {
-        true => pool(Some(THREADS_THAT_WAIT)),
-        false => Ok(given),
+    match databases.iter().any(|database| database.store.is_larger_than_memory()) {
+        true => pool_that_waits(threads),
+        false => pool(threads),
     }
 }
 

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::handoff::{Streams, room_for_batch};
+use crate::memory::memory_available;
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
@@ -44,8 +45,7 @@ pub use evaluation::Evaluation;
 pub use masks::Masks;
 pub use pools::Pool;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
-#[cfg(feature = "python")]
-pub(crate) use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
+pub use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
 pub use walk::Visit;
 
 use batches::Batches;
@@ -97,6 +97,7 @@ impl Sampler {
         speed: Speed,
     ) -> Result<Self> {
         settings.check()?;
+        Store::expect_together(&stores, memory_available());
         let named = names(&stores, settings.aliases.as_deref())?.into_iter().zip(stores);
         let databases = named.map(|(name, store)| Database::new(name, store));
         let mut databases = databases.collect::<Result<Vec<_>>>()?;

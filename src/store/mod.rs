@@ -17,13 +17,16 @@ mod tests;
 mod time;
 mod totals;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use half::f16;
 
 use crate::bytes::Digest;
 use crate::container::{
-    Container, Section, Strings, check_no_other_files, file_of, open_folder, warm,
+    Container, Section, Strings, check_no_other_files, file_of, open_folder, read_ahead_beyond,
+    warm,
 };
 use crate::error::{Context, Error, Result};
 use crate::memory::memory_available;
@@ -225,7 +228,7 @@ impl Store {
     }
 
     /// Whether the files did not fit into three quarters of the memory that this process could have when
-    /// it opened them.
+    /// it opened them, or did not with the others of a sampler.
     ///
     /// Then only the blocks that are needed are read, ahead of their use and many at a time; results are the
     /// same.
@@ -244,6 +247,15 @@ impl Store {
     /// file cannot be read.
     pub fn warm(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<u64> {
         warm(&self.path, &self.containers, memory_available(), progress)
+    }
+
+    /// Reads `stores`, which are sampled together, block by block and ahead of their use if so many bytes of
+    /// memory, where that is known, do not hold them all.
+    pub(crate) fn expect_together(stores: &[Arc<Self>], memory: Option<u64>) {
+        let mut paths = BTreeSet::new();
+        let different = stores.iter().filter(|store| paths.insert(&*store.path));
+        let containers: Vec<_> = different.map(|store| &*store.containers).collect();
+        read_ahead_beyond(memory, &containers);
     }
 
     /// Begins a batch, which decides what is read ahead.

@@ -1,9 +1,11 @@
 //! Stores that memory holds, and stores that it does not.
 
 use std::cell::Cell as Counter;
+use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::{Metadata, Store};
+use super::{METADATA_FILE, Metadata, Store};
 use crate::container::{Container, open_folder, warm};
 use crate::error::{Error, ErrorKind};
 
@@ -23,6 +25,29 @@ fn blocks_are_read_ahead_when_the_files_do_not_fit_into_memory() {
     // A quarter of memory is for the process.
     assert!(!is_larger(Some(bytes / 3 * 4 + 4)));
     assert!(is_larger(Some(bytes / 3 * 4 - 4)));
+}
+
+#[test]
+fn stores_that_are_sampled_together_are_compared_with_memory_together() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["tables", "tasks"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let (metadata, _, _) = open_folder::<Metadata>(Path::new(SMALL), None).unwrap();
+    for name in metadata.files.iter().map(|file| &*file.path).chain([METADATA_FILE]) {
+        fs::copy(Path::new(SMALL).join(name), folder.path().join(name)).unwrap();
+    }
+    let open = |path: &Path| Arc::new(Store::open_within(path, None).unwrap());
+    let are_larger = |stores: &[Arc<Store>], bytes: u64| {
+        Store::expect_together(stores, Some(bytes / 3 * 4 + 4));
+        stores.iter().map(|store| store.is_larger_than_memory()).collect::<Vec<_>>()
+    };
+    let (small, other) = (open(SMALL.as_ref()), open(folder.path()));
+    let (bytes, _) = containers();
+    assert_eq!(are_larger(&[small.clone(), other.clone()], 2 * bytes), [false; 2]);
+    assert_eq!(are_larger(&[small, other], 2 * bytes - 16), [true; 2]);
+    // Opened twice, the files are in memory once.
+    assert_eq!(are_larger(&[open(SMALL.as_ref()), open(SMALL.as_ref())], bytes), [false; 2]);
 }
 
 #[test]

@@ -179,6 +179,8 @@ pub(crate) const ENTRANCES: &[Entrance] = &[
         .says(untimed),
     Entrance::new("demo-data", HEADWATER, "demo-data shop", empty).makes(&["shop/"]).in_place(),
     Entrance::new("verify", HEADWATER, "verify store", store),
+    Entrance::new("warm", HEADWATER, "warm store", store),
+    Entrance::new("warm events", HEADWATER, "warm store", event_store),
     Entrance::new("stage", HEADWATER, "stage store copy", store).makes(&["copy"]),
     Entrance::new("inspect", HEADWATER, "inspect store", store),
     Entrance::new(
