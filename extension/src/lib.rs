@@ -27,6 +27,7 @@ mod sampler;
 mod sql;
 mod stage;
 mod store;
+mod times;
 mod work;
 
 use std::path::PathBuf;
@@ -80,6 +81,8 @@ mod _headwater {
     use super::stage::stage;
     #[pymodule_export]
     use super::store::Store;
+    #[pymodule_export]
+    use super::times::split_times;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

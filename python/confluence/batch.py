@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confluence.config import ConfigError
+from headwater._headwater import split_times
 
 IDENTIFIER, NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT = range(6)
 TYPE_NAMES = ("identifier", "numerical", "timestamp", "boolean", "categorical", "text")
@@ -209,10 +210,10 @@ def from_sampler(
 
     Without masks all cells of a context are there to be seen, but for the target.
     """
-    days, milliseconds = _split_time(batch["timestamp_us"])
+    days, milliseconds = split_times(batch["timestamp_us"])
     observed = batch["obs_time"]
     has_time = observed != _NO_TIME
-    observed_days, observed_milliseconds = _split_time(np.where(has_time, observed, 0))
+    observed_days, observed_milliseconds = split_times(np.where(has_time, observed, 0))
     vectors = batch.get("text_batch_embeddings")
     if vectors is None:
         vectors = np.zeros((1, 1), np.float16)
@@ -221,7 +222,7 @@ def from_sampler(
     category_start = vocabulary.category_starts[store]
     relation_start = vocabulary.relation_starts[store]
     has_row_time = batch["row_time"] != _ALWAYS_VISIBLE
-    row_days, row_milliseconds = _split_time(np.where(has_row_time, batch["row_time"], 0))
+    row_days, row_milliseconds = split_times(np.where(has_row_time, batch["row_time"], 0))
     nothing = np.zeros((len(observed), 0), np.uint16)
     return Batch(
         types=batch["semantic_types"],
@@ -387,13 +388,6 @@ def _row_features(batch: Batch) -> jax.Array:
     direction = jnp.asarray(batch.row_directions)
     reached = [direction == 1, direction == 2, hops == 1, hops == 2, hops > 2]
     return jnp.concatenate([ages, jnp.stack(reached, axis=-1).astype(jnp.float32)], axis=-1)
-
-
-def _split_time(
-    time: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    days = time // _DAY_MICROSECONDS
-    return days.astype(np.int32), ((time - days * _DAY_MICROSECONDS) // 1000).astype(np.int32)
 
 
 def _shifted(ids: npt.NDArray[np.int32], start: int) -> npt.NDArray[np.int32]:

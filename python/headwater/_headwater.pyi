@@ -619,6 +619,11 @@ def key_text(key: object) -> str:
         InvalidArgument: The key, or a part of it, has a type that keys cannot have.
     """
 
+def split_times(
+    times_us: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Returns times in microseconds as days since 1970, and the milliseconds of each day."""
+
 def fold_files(fields: dict[str, Any], files: Sequence[Matrix], threads: int | None) -> bytes:
     """Returns the portion of all rows of files: X, and Y where the job has it."""
 
