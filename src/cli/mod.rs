@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cli")]
 pub mod headwater;
+mod manual;
 mod output;
 mod progress;
 pub mod reduce;

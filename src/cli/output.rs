@@ -20,6 +20,11 @@ impl Output {
         writeln!(self.0, "{text}").and_then(|()| self.0.flush()).map_err(output_error)
     }
 
+    /// Prints bytes as they are.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.write_all(bytes).and_then(|()| self.0.flush()).map_err(output_error)
+    }
+
     /// Prints `value` as one line of JSON.
     pub(super) fn json(&mut self, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value)

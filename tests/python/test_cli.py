@@ -2,6 +2,8 @@
 
 import html.parser
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,10 +29,48 @@ def bytes_of(store):
 
 
 def test_help_and_version():
-    assert run("--version").stdout == f"headwater {headwater.__version__}\n"
+    version = rf"headwater {re.escape(headwater.__version__)} \((avx512|avx2|scalar) kernels\)\n"
+    assert re.fullmatch(version, run("--version").stdout)
     done = run("--help")
     assert done.returncode == 0
     assert "inspect" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["headwater", "headwater-reduce"])
+def test_shells_and_man_know_each_subcommand(name):
+    def said(*arguments):
+        command = [SCRIPT.with_name(name), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    overview = said("--help").split("Commands:")[1].split("Options:")[0]
+    verbs = set(re.findall(r"^  ([a-z-]+)", overview, re.MULTILINE)) - {"help"}
+    assert {"completions", "man"} < verbs
+    for shell in ("bash", "zsh", "fish", "elvish", "powershell"):
+        script = said("completions", shell)
+        assert [verb for verb in verbs if verb not in script] == []
+    page = said("man")
+    assert f".TH {name} 1" in page
+    for verb in verbs:
+        in_page = verb.replace("-", r"\-")
+        assert in_page in page
+        assert in_page in said("man", verb)
+    command = [SCRIPT.with_name(name), "man", "prepar"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'expected one of "' in done.stderr
+    assert 'found "prepar"' in done.stderr
+
+
+def test_bash_accepts_its_completions_and_completes_a_word():
+    if shutil.which("bash") is None:
+        pytest.skip("needs bash")
+    script = run("completions", "bash").stdout
+    ask = "COMP_WORDS=(headwater pre); COMP_CWORD=1; _headwater headwater pre headwater"
+    done = subprocess.run(
+        ["bash", "-c", f'eval "$1"; {ask}; printf "%s\n" "${{COMPREPLY[@]}}"', "bash", script],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "prepare\n"
 
 
 def test_the_command_prepares_verifies_and_inspects_a_store(

@@ -18,7 +18,7 @@ def toml(name: str) -> dict:
 
 
 def test_one_version_stands_in_every_file():
-    version = toml("Cargo.toml")["package"]["version"]
+    version = toml("Cargo.toml")["workspace"]["package"]["version"]
     burn = toml("burn/Cargo.toml")
     assert burn["package"]["version"] == version
     assert f"{version}.".startswith(f"{burn['dependencies']['headwater']['version']}.")
@@ -26,7 +26,7 @@ def test_one_version_stands_in_every_file():
     assert cited[1] == version
     for name in ("Cargo.lock", "burn/Cargo.lock", "fuzz/Cargo.lock"):
         found = {of["name"]: of["version"] for of in toml(name)["package"]}
-        assert {v for n, v in found.items() if n in {"headwater", "headwater-burn"}} == {version}
+        assert {v for n, v in found.items() if n.startswith("headwater")} - {"0.0.0"} == {version}
 
 
 @pytest.mark.parametrize(

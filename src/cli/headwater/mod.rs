@@ -20,6 +20,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+use super::manual::{CompletionsArgs, ManArgs, version};
 use super::{exit_status, print_usage};
 
 pub use prepare::{Hooks, SqlHook};
@@ -53,7 +54,7 @@ a possible leak, 130 interrupted.";
 
 /// Prepares relational data for deterministic sampling, and inspects the stores.
 #[derive(Parser)]
-#[command(name = "headwater", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "headwater", version = version(), after_help = AFTER_HELP, max_term_width = 100)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -73,6 +74,8 @@ enum Verb {
     Bench(bench::BenchArgs),
     Cursor(cursor::CursorArgs),
     DemoData(demo::DemoDataArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Runs the command with `arguments`, the first of which is its own name.
@@ -99,6 +102,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Bench(args) => args.run(hooks),
         Verb::Cursor(args) => cursor::run(&args),
         Verb::DemoData(args) => demo::run(&args),
+        Verb::Completions(args) => args.run::<Command>(),
+        Verb::Man(args) => args.run::<Command>(),
     };
     exit_status("headwater", result)
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 
+use super::manual::{CompletionsArgs, ManArgs, version};
 use super::{Interrupted, exit_status, print_usage, status_of};
 use crate::error::{Error, Result};
 use crate::launcher::Launched;
@@ -64,7 +65,7 @@ const WRONG_USAGE: u8 = 2;
 
 /// Fold statistics over the rows of matrices, with the same bits every time.
 #[derive(Parser)]
-#[command(name = "headwater-reduce", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "headwater-reduce", version = version(), after_help = AFTER_HELP, max_term_width = 100)]
 struct ReduceCommand {
     #[command(subcommand)]
     verb: Verb,
@@ -77,6 +78,8 @@ enum Verb {
     Manifest(ManifestArgs),
     Work(spool::WorkArgs),
     Fold(spool::FoldArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Write a manifest: the list of all files of a matrix, for ranks that each see some of them.
@@ -129,6 +132,8 @@ pub fn main(
         Verb::Manifest(manifest) => manifest.run().map(|()| JobEnd::Done),
         Verb::Work(work) => work.run(interrupted).map(|()| JobEnd::Done),
         Verb::Fold(fold) => on_rank_0(|| fold.run(&arguments, interrupted)),
+        Verb::Completions(args) => on_rank_0(|| args.run::<ReduceCommand>()),
+        Verb::Man(args) => on_rank_0(|| args.run::<ReduceCommand>()),
     };
     match ended {
         Ok(JobEnd::Done) => 0,
