@@ -4,7 +4,7 @@ use numpy::ndarray::{ArrayD, ArrayViewD, Zip};
 use numpy::{PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
-const DAY_MILLISECONDS: i64 = 86_400_000;
+const DAY_US: i64 = 86_400_000_000;
 
 /// Returns times in microseconds as days since 1970, and the milliseconds of each day, rounded down.
 #[pyfunction]
@@ -17,11 +17,12 @@ pub(super) fn split_times<'py>(
     (PyArrayDyn::from_owned_array(py, days), PyArrayDyn::from_owned_array(py, milliseconds))
 }
 
-/// The days of all 64-bit times fit into 32 bits.
+/// The days of all 64-bit times fit into 32 bits. The first one begins before the least time.
 fn split(times_us: ArrayViewD<'_, i64>) -> (ArrayD<i32>, ArrayD<i32>) {
-    let days = times_us.mapv(|time| time.div_euclid(1000).div_euclid(DAY_MILLISECONDS) as i32);
+    let days = times_us.mapv(|time| time.div_euclid(DAY_US) as i32);
     let milliseconds = Zip::from(times_us).and(&days).map_collect(|time, &day| {
-        (time.div_euclid(1000) - i64::from(day) * DAY_MILLISECONDS) as i32
+        let of_day = time.wrapping_sub(i64::from(day).wrapping_mul(DAY_US));
+        (of_day.cast_unsigned() / 1000) as i32
     });
     (days, milliseconds)
 }
