@@ -6,13 +6,13 @@ use crate::environment::in_default_environment;
 use crate::error::{Error, Result};
 
 /// The most threads of a pool; more only take time to start.
-pub(crate) const THREADS_MAX: usize = 1024;
+pub const THREADS_MAX: usize = 1024;
 
 /// Starts a pool of `threads` threads; default: all cores.
 ///
 /// # Errors
 /// `InvalidArgument` for 0 or more than 1,024 threads, `LimitExceeded` when the system starts none.
-pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
+pub fn pool(threads: Option<usize>) -> Result<ThreadPool> {
     check_threads(threads)?;
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = threads {
@@ -42,7 +42,7 @@ pub(crate) fn check_threads(threads: Option<usize>) -> Result<()> {
 ///
 /// # Errors
 /// `InvalidArgument` in a forked child.
-pub(crate) fn check_process(process: u32, what: &str, remedy: &str) -> Result<()> {
+pub fn check_process(process: u32, what: &str, remedy: &str) -> Result<()> {
     if std::process::id() == process {
         return Ok(());
     }

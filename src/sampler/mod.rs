@@ -44,8 +44,7 @@ pub use evaluation::Evaluation;
 pub use masks::Masks;
 pub use pools::Pool;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
-#[cfg(feature = "python")]
-pub(crate) use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
+pub use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
 pub use walk::Visit;
 
 use batches::Batches;
