@@ -69,14 +69,15 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS))
     options = parser.parse_args()
     for name in options.only:
-        started = time.monotonic()
+        started, cpu = time.monotonic(), cpu_seconds()
         try:
             with tempfile.TemporaryDirectory(prefix="headwater-wheels-") as folder:
                 CHECKS[name](options, Path(folder))
         except CheckFailed as failed:
             print(f"FAILED: {name}: {failed}", file=sys.stderr)
             return 1
-        say(f"{name}: {time.monotonic() - started:.0f} s")
+        seconds = f"{time.monotonic() - started:.0f} s, {cpu_seconds() - cpu:.0f} CPU seconds"
+        say(f"{name}: {seconds}")
     return 0
 
 
@@ -268,6 +269,12 @@ def same_bits() -> Path:
 def digests_of(process: subprocess.CompletedProcess) -> str:
     """Returns the digests that `same_bits.py` printed."""
     return process.stdout.strip()
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU time of the processes that ended; other work on the machine adds little."""
+    of_children = os.times()
+    return of_children.children_user + of_children.children_system
 
 
 def short(digests: str) -> str:
