@@ -33,7 +33,7 @@ TORCH_INDEX ?=
 TORCH := .venv-torch
 
 .PHONY: help setup demo check build-tests test test-arrayrecord build-burn test-burn test-engines test-maxtext \
-	test-torch mutants-python mutants-rust bench docs docs-links lint lint-burn clean-demo
+	test-torch mutants-python mutants-rust bench wheels test-wheels docs docs-links lint lint-burn clean-demo
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -154,6 +154,37 @@ bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(BIN)/python benches/gram.py
 	$(BIN)/python benches/reduce.py
 	$(BIN)/python benches/step.py
+
+# Wheels for each platform: the same profile and features everywhere, without the tables of lines, which are most of
+# an extension's bytes. Zig is C compiler and linker, so that no image of an older Linux is needed.
+WHEELS := .venv-wheels
+WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+DIST := dist
+# A folder with the C library and a Python of aarch64, see tests/wheels/aarch64-root.
+AARCH64_ROOT ?=
+$(WHEELS)/.tools: tests/wheels/requirements.txt
+	@test -x $(WHEELS)/bin/python || $(PYTHON) -m venv $(WHEELS)
+	@echo "installing maturin, Zig and the checks of wheels into $(WHEELS) (500 MB)"
+	@$(WHEELS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# The wheels are for the stable ABI, so that no Python of the platform is needed.
+wheels: export PATH := $(CURDIR)/$(WHEELS)/bin:$(PATH)
+wheels: $(WHEELS)/.tools ## build the wheels for Linux and the source package in dist, and check them
+	@for target in $(WHEEL_TARGETS); do \
+		test -d "$$(rustc --print sysroot)/lib/rustlib/$$target/lib" || rustup target add $$target \
+			|| { echo "wheels need Rust's standard library for $$target: rustup target add $$target"; exit 1; }; \
+	done
+	@rm -f $(DIST)/headwater-*
+	maturin sdist --out $(DIST)
+	for target in $(WHEEL_TARGETS); do \
+		env -u PYO3_PYTHON maturin build --release --locked --strip --zig --compatibility manylinux_2_28 \
+			--target $$target --out $(DIST) || exit 1; \
+	done
+	$(WHEELS)/bin/python tests/wheels/files.py $(DIST)
+
+test-wheels: $(WHEELS)/.tools ## use what `make wheels` built in new environments, and build the source package
+	$(WHEELS)/bin/python tests/wheels/installed.py --dist $(DIST) $(if $(AARCH64_ROOT),--aarch64-root $(AARCH64_ROOT))
 
 # The packages themselves, and what they import, come after what the site is made with.
 DOCS := .venv-docs

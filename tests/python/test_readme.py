@@ -53,6 +53,7 @@ NOT_RUN = {
     ("docs/index.md", "make demo"): "it builds everything",
     ("docs/index.md", "import headwater"): "test_the_loop_of_the_site_is_resumed runs it",
     ("docs/events.md", "pip install maxtext==0.2.5"): "make test-maxtext trains MaxText",
+    ("docs/guide.md", 'pip install "dist/headwater'): "make test-wheels installs it",
     ("docs/guide.md", "let store = headwater::store::Store::open("): "cargo compiles Rust",
     ("docs/guide.md", "confluence train shop.db --task leaves --minutes 3"): (
         "three minutes; tests/confluence/test_init.py trains a store in less"
