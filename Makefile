@@ -169,6 +169,7 @@ $(WHEELS)/.tools: tests/wheels/requirements.txt
 	@touch $@
 
 # The wheels are for the stable ABI, so that no Python of the platform is needed.
+wheels: export HEADWATER_COMMIT = $(shell git rev-parse --short=12 HEAD)
 wheels: export PATH := $(CURDIR)/$(WHEELS)/bin:$(PATH)
 wheels: $(WHEELS)/.tools ## build the wheels for Linux and the source package in dist, and check them
 	@for target in $(WHEEL_TARGETS); do \

@@ -73,7 +73,7 @@ impl ManArgs {
 pub(super) fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let kernel = Kernel::available().next().unwrap_or(Kernel::Scalar);
-        match option_env!("HEADWATER_COMMIT") {
+        match option_env!("HEADWATER_COMMIT").filter(|commit| !commit.is_empty()) {
             Some(commit) => {
                 format!("{} (commit {commit}, {kernel} kernels)", env!("CARGO_PKG_VERSION"))
             }
