@@ -22,6 +22,7 @@ pub fn key_text_of(parts: &[ArrayRef]) -> Result<String> {
 }
 
 /// Returns a part of the text of a key of `of` parts, without the backslashes before `|` and `\`.
+#[must_use]
 pub fn key_part(key: &str, part: usize, of: usize) -> String {
     if of == 1 {
         return key.to_owned();

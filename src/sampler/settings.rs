@@ -324,6 +324,7 @@ fn check_masks(masks: Masks, sequence_length: u32) -> Result<()> {
 }
 
 /// The error of a limit of masked cells that no sequence can reach, or that allows none.
+#[must_use]
 pub fn mask_most_beyond(found: i128, sequence_length: u32) -> Error {
     Error::invalid(format!(
         "mask_most: expected 1 to {sequence_length}, because a sequence has {sequence_length} cells, found \

@@ -103,6 +103,7 @@ pub(super) fn cell_text(
 }
 
 /// Returns a time as ISO text; "never" for that of a row that only a seed that sees everything sees.
+#[must_use]
 pub fn time_text(time_us: i64) -> String {
     if time_us == NEVER_VISIBLE {
         return "never".to_owned();

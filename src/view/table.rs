@@ -3,6 +3,7 @@
 use crate::store::{Store, TableMetadata, TimeMetadata};
 
 /// Returns where the time of a table's rows comes from.
+#[must_use]
 pub fn time_words(store: &Store, table: &TableMetadata) -> String {
     let (from, delay_us) = match &table.time {
         None => return "always visible".to_owned(),

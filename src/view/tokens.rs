@@ -130,6 +130,7 @@ impl TokenPicture {
     }
 
     /// Returns the row as an HTML page that loads nothing else.
+    #[must_use]
     pub fn page(&self) -> String {
         let free = u64::from(self.sequence_length) - self.token_count();
         let events: usize = self.segments.iter().map(|one| one.events.len()).sum();

@@ -53,6 +53,7 @@ pub(crate) fn quoted_if_unclear(value: &str) -> String {
 
 /// Returns the first characters of a text; … stands for the rest.
 #[cfg(feature = "cli")]
+#[must_use]
 pub fn shortened(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -153,6 +153,9 @@ pub(crate) fn check_count(columns: usize) -> Result<()> {
 }
 
 /// Checks that every column has a name, and no two have the same.
+///
+/// # Errors
+/// `Data` or `LimitExceeded`.
 pub fn check_names(columns: &[SourceColumn]) -> Result<()> {
     check_count(columns.len())?;
     let mut places = HashMap::with_capacity(columns.len());
