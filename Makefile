@@ -54,7 +54,7 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
-	@echo "building the Python package and the command (10 to 25 minutes on two cores when nothing is built yet)"
+	@echo "building the Python package and the command (5 to 15 minutes on two cores when nothing is built yet)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release $(SHARED)
 	@$(CARGO) build --release --package headwater-mpi $(SHARED) --bins --examples
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/examples/mpi-sample" $(BIN)/
