@@ -169,7 +169,7 @@ $(WHEELS)/.tools: tests/wheels/requirements.txt
 	@touch $@
 
 # The wheels are for the stable ABI, so that no Python of the platform is needed.
-wheels: export HEADWATER_COMMIT = $(shell git rev-parse --short=12 HEAD)
+wheels: export HEADWATER_COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*')
 wheels: export PATH := $(CURDIR)/$(WHEELS)/bin:$(PATH)
 wheels: $(WHEELS)/.tools ## build the wheels for Linux and the source package in dist, and check them
 	@for target in $(WHEEL_TARGETS); do \
@@ -217,6 +217,7 @@ lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --all --check
 	$(CARGO) clippy --release --quiet --workspace --all-targets $(SHARED) -- -D warnings
 	$(FEWER) --no-default-features -- -D warnings
+	$(FEWER) --no-default-features --features prepare -- -D warnings
 	$(FEWER) --no-default-features --features reduce -- -D warnings
 	$(FEWER) --no-default-features --features reduce,parquet -- -D warnings
 	$(FEWER) --features same-features -- -D warnings

@@ -17,7 +17,9 @@ fn main() {
             for error in errors {
                 println!("cargo::error={error}");
             }
-            println!("cargo::error=headwater-mpi needs an MPI: expected mpicc on the PATH");
+            println!(
+                "cargo::error=headwater-mpi needs an MPI: expected mpicc on the PATH; make setup installs one"
+            );
         }
     }
 }

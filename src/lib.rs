@@ -125,25 +125,30 @@ mod view;
 
 /// What the packages `extension` and `mpi` of this repository use beside the public items. It changes
 /// without a note.
-#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod internal {
     pub use crate::bytes::{copied, filled, reserve};
     pub use crate::days::DAY_US;
     pub use crate::files::read_file;
     pub use crate::handoff::check_owner;
+    #[cfg(feature = "reduce")]
     pub use crate::launcher::Launched;
     pub use crate::matrix::check_columns;
-    pub use crate::prepare::names::did_you_mean;
-    pub use crate::prepare::source::typed::TypedRows;
-    pub use crate::prepare::source::{BATCH_ROWS, positions};
-    pub use crate::prepare::{key_part, key_text_of, memory_size};
+    #[cfg(feature = "cli")]
+    pub use crate::prepare::memory_size;
+    #[cfg(feature = "prepare")]
+    pub use crate::prepare::{
+        key_part, key_text_of,
+        names::did_you_mean,
+        source::{BATCH_ROWS, positions, typed::TypedRows},
+    };
     pub use crate::process::{THREADS_MAX, check_process, pool};
     pub use crate::sampler::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
     pub use crate::tensor::{Dtype, Tensor, Tensors};
-    pub use crate::view::words::shortened;
+    #[cfg(feature = "cli")]
     pub use crate::view::{
         ContextPicture, Splits, TaskView, TokenPicture, save_page, time_text, time_words,
+        words::shortened,
     };
 }
 

@@ -1,10 +1,9 @@
 //! Times in the form in which a device reads them: JAX has no 64-bit numbers by default.
 
+use headwater::internal::DAY_US;
 use numpy::ndarray::{ArrayD, ArrayViewD, Zip};
 use numpy::{PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
-
-const DAY_US: i64 = 86_400_000_000;
 
 /// Returns times in microseconds as days since 1970, and the milliseconds of each day, rounded down.
 #[pyfunction]

@@ -42,7 +42,8 @@ class Events(Streams):
         dtype: The type of the arrays, "int32", or "uint16" with half the bytes.
         num_prefetch: The number of batches that each stream makes ahead; with 0, a batch is made
             when it is requested.
-        num_threads: The number of threads that make batches; default: all cores.
+        num_threads: The number of threads that make batches; default: all cores. At least 32, which
+            mostly wait for the disk, if memory does not hold the store.
 
     Example:
         >>> with headwater.Events("pings.db", seed=1) as events:  # doctest: +SKIP

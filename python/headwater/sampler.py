@@ -98,7 +98,8 @@ class Sampler(Streams):
         text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
             least that fits. Default: B S and the powers of two from 256 on that are below it; [B S]
             gives one shape. Refused with texts "global".
-        num_threads: The number of threads that make batches; default: all cores.
+        num_threads: The number of threads that make batches; default: all cores. At least 32, which
+            mostly wait for the disk, if memory does not hold the stores.
 
     Example:
         >>> with headwater.Sampler("my.db", seed=1) as sampler:  # doctest: +SKIP

@@ -16,7 +16,7 @@ use crate::fold::gram::Kernel;
 ///   headwater completions zsh > ~/.zfunc/_headwater       (a folder of your $fpath)
 ///   headwater completions fish > ~/.config/fish/completions/headwater.fish
 ///
-/// `headwater-reduce completions` does the same for the other command.
+/// Both commands have it: headwater-reduce completions bash
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct CompletionsArgs {
@@ -40,7 +40,7 @@ impl CompletionsArgs {
 ///   headwater man > ~/.local/share/man/man1/headwater.1
 ///   headwater man prepare > ~/.local/share/man/man1/headwater-prepare.1
 ///
-/// `headwater-reduce man` does the same for the other command.
+/// Both commands have it: headwater-reduce man gram
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct ManArgs {
@@ -51,7 +51,8 @@ pub(super) struct ManArgs {
 impl ManArgs {
     /// Prints the page of the command `C`, or of its subcommand.
     pub(super) fn run<C: CommandFactory>(&self) -> Result<()> {
-        let mut command = C::command();
+        // A page does not depend on the processor that it is made on.
+        let mut command = C::command().version(env!("CARGO_PKG_VERSION"));
         command.build();
         if let Some(wanted) = &self.subcommand {
             command = command.find_subcommand(wanted).cloned().ok_or_else(|| {
@@ -59,11 +60,17 @@ impl ManArgs {
                     .get_subcommands()
                     .map(|found| format!("{:?}", found.get_name()))
                     .collect();
-                Error::invalid(format!("expected one of {}, found {wanted:?}", names.join(", ")))
+                Error::invalid(format!(
+                    "expected a subcommand, one of {}, found {wanted:?}; name none for the page of the whole \
+                     command",
+                    names.join(", ")
+                ))
             })?;
         }
         let mut page = Vec::new();
-        let rendered = Man::new(command).render(&mut page);
+        let rendered = Man::new(command)
+            .source(concat!("headwater ", env!("CARGO_PKG_VERSION")))
+            .render(&mut page);
         rendered.map_err(|e| Error::invalid(format!("writing the page: {e}")))?;
         Output::new().bytes(&page)
     }

@@ -113,6 +113,11 @@ impl Container {
         self.file.read_ahead.get().is_some()
     }
 
+    /// Whether the bytes are a copy in memory.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
     /// Begins a batch, for all files that are read ahead together.
     pub(crate) fn begin_batch(&self) {
         if let Some(read_ahead) = self.file.read_ahead.get() {

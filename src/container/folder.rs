@@ -204,17 +204,20 @@ pub(crate) fn open_folder<M: Root>(
     let (metadata, text) = read_root::<M>(path)?;
     let open = |file| open_file(path, file);
     let containers = metadata.files().iter().map(open).collect::<Result<Vec<_>>>()?;
-    read_ahead_beyond(memory, &[&containers]);
+    let bytes = containers.iter().map(Container::file_bytes).sum();
+    read_ahead_beyond(memory, bytes, &containers);
     Ok((metadata, text.len() as u64, containers))
 }
 
-/// Reads the files of `stores` ahead if so many bytes of memory, where that is known, do not hold them all.
-pub(crate) fn read_ahead_beyond(memory: Option<u64>, stores: &[&[Container]]) {
-    let bytes = stores.iter().copied().flatten().map(Container::file_bytes).sum::<u64>();
+/// Reads files of `bytes` bytes ahead if so much memory, where that is known, does not hold them.
+pub(crate) fn read_ahead_beyond<'a>(
+    memory: Option<u64>,
+    bytes: u64,
+    files: impl IntoIterator<Item = &'a Container>,
+) {
     if memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS_OF_MEMORY) {
         let read_ahead = Arc::new(ReadAhead::new());
-        let all = stores.iter().copied().flatten();
-        all.for_each(|container| container.start_reading_ahead(Arc::clone(&read_ahead)));
+        files.into_iter().for_each(|file| file.start_reading_ahead(Arc::clone(&read_ahead)));
     }
 }
 

@@ -17,7 +17,8 @@ use crate::memory::bytes_read;
 /// The number of batches without a read from the disk after which checked blocks count as in memory.
 const QUIET_BATCHES: u32 = 8;
 
-/// Whether blocks that were checked are read ahead again; one for the files of a store.
+/// Whether blocks that were checked are read ahead again; one for the files of a store, or of
+/// the stores that are sampled together.
 pub(super) struct ReadAhead {
     includes_checked: AtomicBool,
     bytes_read: AtomicU64,

@@ -34,6 +34,27 @@ pub(crate) struct RowRecord {
     pub form: u16,
 }
 
+impl RowRecord {
+    /// Returns the bytes of all heads, and of an event.
+    fn sizes(&self, form: &Form) -> (usize, usize) {
+        (form.head_bytes * usize::from(self.head_count), FRONT_BYTES + form.value_bytes)
+    }
+
+    /// Returns the bytes of the row.
+    fn length(&self, form: &Form) -> usize {
+        let (heads, event_bytes) = self.sizes(form);
+        heads + event_bytes * self.event_count as usize
+    }
+
+    /// Reads the row ahead, if memory does not hold the section, and the row is read as a whole.
+    pub(super) fn read_ahead(&self, section: &Section, form: &Form) {
+        let length = self.length(form);
+        if length <= SHORT_BYTES {
+            section.read_ahead(usize::try_from(self.at).unwrap_or(usize::MAX), length);
+        }
+    }
+}
+
 /// The sizes of the records of one form.
 pub(crate) struct Form {
     /// The bytes of a value that the events of a row share.
@@ -63,18 +84,14 @@ impl<'a> Row<'a> {
         record: RowRecord,
         form: &Form,
     ) -> Result<Option<Self>> {
-        let heads = form.head_bytes * usize::from(record.head_count);
-        let event_bytes = FRONT_BYTES + form.value_bytes;
-        let length = heads + event_bytes * record.event_count as usize;
+        let (heads, event_bytes) = record.sizes(form);
+        let length = record.length(form);
         let at = usize::try_from(record.at).unwrap_or(usize::MAX);
         let is_outside = at.checked_add(length).is_none_or(|end| end > section.len());
         if record.event_count == 0 || is_outside {
             return Ok(None);
         }
         let is_short = length <= SHORT_BYTES;
-        if is_short {
-            section.read_ahead(at, length);
-        }
         Ok(Some(Self {
             section,
             whole: if is_short { Some(section.get(at, length)?) } else { None },

@@ -282,6 +282,9 @@ impl EventStore {
         if record.event_count == 0 || !is_its {
             return Err(self.rows.corrupt(format!("row {low} does not have the item {wanted}")));
         }
+        if let Some(form) = self.codec.form(record.form) {
+            record.read_ahead(&self.events, &form);
+        }
         Ok((self.row(record)?, record.entity))
     }
 

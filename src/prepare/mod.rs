@@ -38,6 +38,7 @@ use source::Source;
 
 #[cfg(feature = "arrayrecord")]
 pub use export::{ExportReport, ExportedFile, export_events};
+#[doc(hidden)]
 pub use key_text::{key_part, key_text_of};
 #[cfg(feature = "cli")]
 pub use options::memory_size;

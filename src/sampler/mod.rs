@@ -45,6 +45,7 @@ pub use evaluation::Evaluation;
 pub use masks::Masks;
 pub use pools::Pool;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
+#[doc(hidden)]
 pub use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond};
 pub use walk::Visit;
 
@@ -96,8 +97,19 @@ impl Sampler {
         assignment: Assignment,
         speed: Speed,
     ) -> Result<Self> {
+        Self::new_within(stores, settings, assignment, speed, memory_available())
+    }
+
+    /// Returns a sampler that has so many bytes of memory for its stores, if that is known.
+    fn new_within(
+        stores: Vec<Arc<Store>>,
+        settings: Settings,
+        assignment: Assignment,
+        speed: Speed,
+        memory: Option<u64>,
+    ) -> Result<Self> {
         settings.check()?;
-        Store::expect_together(&stores, memory_available());
+        Store::expect_together(&stores, memory);
         let named = names(&stores, settings.aliases.as_deref())?.into_iter().zip(stores);
         let databases = named.map(|(name, store)| Database::new(name, store));
         let mut databases = databases.collect::<Result<Vec<_>>>()?;

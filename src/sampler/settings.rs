@@ -108,11 +108,11 @@ pub enum Texts {
 /// The greatest staleness in days: 10,000 years.
 pub const STALENESS_DAYS_MAX: u32 = 10_000 * 365;
 
-/// The default of `Walk::Priority`.
+/// The default of `width` in `Walk::Priority`.
 pub const CHILD_WIDTH: u32 = 16;
-/// The default of `Walk::Breadth`.
+/// The default of `max_hops` in `Walk::Breadth`.
 pub const MAX_HOPS: u32 = 3;
-/// The default of `Walk::Breadth`.
+/// The default of `budget` in `Walk::Breadth`.
 pub const BUDGET: u32 = 16;
 
 /// The settings of a sampler.

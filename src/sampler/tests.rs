@@ -32,6 +32,32 @@ fn p1_a_store_larger_than_memory_gives_the_same_batches() {
 }
 
 #[test]
+fn p1_stores_that_are_larger_than_memory_together_give_the_same_batches() {
+    let batches = |of_one: f64| {
+        let path = Path::new("checkpoints/store-v3-small");
+        let store = || Arc::new(Store::open_within(path, None).unwrap());
+        let stores = vec![store(), store()];
+        let memory = (stores[0].file_bytes() as f64 * of_one) as u64;
+        let settings =
+            Settings { aliases: Some(vec!["a".into(), "b".into()]), ..Settings::default() };
+        let speed = Speed { threads: Some(1), prefetch: 1 };
+        let rank = Assignment::new(0, 1).unwrap();
+        let sampler =
+            Sampler::new_within(stores.clone(), settings, rank, speed, Some(memory)).unwrap();
+        let bytes = |_| {
+            let (batch, _) = sampler.next(Split::Train).unwrap();
+            batch.tensors().flat_map(|(_, bytes)| bytes.to_vec()).collect::<Vec<_>>()
+        };
+        let are_larger = stores.iter().map(|store| store.is_larger_than_memory());
+        (are_larger.collect::<Vec<_>>(), (0..6).map(bytes).collect::<Vec<_>>())
+    };
+    // Opened twice, a store needs the memory of one.
+    let (fit, expected) = batches(1.5);
+    assert_eq!(fit, [false; 2]);
+    assert_eq!(batches(0.5), (vec![true; 2], expected));
+}
+
+#[test]
 fn more_threads_wait_for_the_disk_than_were_asked_for() {
     let threads = |memories: &[Option<u64>]| {
         let path = Path::new("checkpoints/store-v3-small");

@@ -18,6 +18,7 @@ mod time;
 mod totals;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -228,7 +229,7 @@ impl Store {
     }
 
     /// Whether the files did not fit into three quarters of the memory that this process could have when
-    /// it opened them, or did not with the others of a sampler.
+    /// the store was opened, or when a sampler was made of it, with its other stores.
     ///
     /// Then only the blocks that are needed are read, ahead of their use and many at a time; results are the
     /// same.
@@ -252,10 +253,16 @@ impl Store {
     /// Reads `stores`, which are sampled together, block by block and ahead of their use if so many bytes of
     /// memory, where that is known, do not hold them all.
     pub(crate) fn expect_together(stores: &[Arc<Self>], memory: Option<u64>) {
-        let mut paths = BTreeSet::new();
-        let different = stores.iter().filter(|store| paths.insert(&*store.path));
-        let containers: Vec<_> = different.map(|store| &*store.containers).collect();
-        read_ahead_beyond(memory, &containers);
+        // A changed copy, which an audit makes, is in memory whole.
+        let is_on_disk = |store: &&Arc<Self>| !store.containers.iter().any(Container::is_copy);
+        // The system keeps the pages of a store once, however often it is opened.
+        let mut places = BTreeSet::new();
+        let place = |store: &Self| fs::canonicalize(&store.path).unwrap_or(store.path.clone());
+        let different = stores.iter().filter(is_on_disk);
+        let different = different.filter(|store| places.insert(place(store)));
+        let bytes = different.map(|store| store.file_bytes()).sum();
+        let files = stores.iter().filter(is_on_disk).flat_map(|store| &store.containers);
+        read_ahead_beyond(memory, bytes, files);
     }
 
     /// Begins a batch, which decides what is read ahead.

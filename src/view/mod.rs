@@ -20,11 +20,10 @@ mod task;
 mod tokens;
 pub(crate) mod words;
 
-pub use task::Splits;
 #[cfg(feature = "cli")]
 pub use {
     cell::time_text, page::save as save_page, picture::ContextPicture, table::time_words,
-    task::TaskView, tokens::TokenPicture,
+    task::Splits, task::TaskView, tokens::TokenPicture,
 };
 #[cfg(feature = "cli")]
 pub(crate) use {page::check_place as check_page_place, row::RowView};

@@ -43,8 +43,8 @@ Without MPI, as three kinds of jobs over a folder that all machines see:
   headwater-reduce work --spool S    (in as many processes as you like)
   headwater-reduce fold --spool S --out gram.npy
 
-Under mpirun it needs a build with MPI. A wheel of the Python package has none: `make setup` in a clone of
-headwater's repository builds it.
+Under mpirun the command needs a build with MPI, which `make setup` makes in a clone of headwater's
+repository. The one of a wheel has no MPI.
 
 The last line of standard output is one JSON object with the digest of the result's bits, and the
 file that has the result. Scripts should go by this line: mpirun may report a failure after the

@@ -247,9 +247,9 @@ fn work_passes<F: StatisticCommand>(
 /// What to do when several ranks are alone.
 const WITH_MPI: &str = "start it with `srun --mpi=pmix`, or with the mpirun of the MPI that it was \
     built with; or share the rows through a folder with --spool";
-const WITHOUT_MPI: &str = "this headwater-reduce was built without MPI, as in every wheel: share the rows \
-    through a folder with --spool, which needs no MPI; or run `make setup` in a clone of headwater's repository, \
-    and start the headwater-reduce that it builds";
+const WITHOUT_MPI: &str = "this headwater-reduce was built without MPI, as every wheel is: share the rows \
+    through a folder with --spool, which needs no MPI; or build it with MPI in a clone of headwater's \
+    repository: `make setup`, or `cargo build --release --package headwater-mpi`";
 
 /// Ends the ranks that have not left, by ending the job: MPI_Finalize and mpirun would wait for them.
 fn abort_silent(ranks: &dyn Ranks, end: JobEnd, silent: &BTreeSet<u32>) {
