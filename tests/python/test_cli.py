@@ -57,7 +57,7 @@ def test_shells_and_man_know_each_subcommand(name):
     command = [SCRIPT.with_name(name), "man", "prepar"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert 'expected one of "' in done.stderr
+    assert 'expected a subcommand, one of "' in done.stderr
     assert 'found "prepar"' in done.stderr
 
 
