@@ -43,7 +43,7 @@ fn stores_that_are_sampled_together_are_compared_with_memory_together() {
         stores.iter().map(|store| store.is_larger_than_memory()).collect::<Vec<_>>()
     };
     let (small, other) = (open(SMALL.as_ref()), open(folder.path()));
-    let (bytes, _) = containers();
+    let bytes = small.file_bytes();
     assert_eq!(are_larger(&[small.clone(), other.clone()], 2 * bytes), [false; 2]);
     assert_eq!(are_larger(&[small, other], 2 * bytes - 16), [true; 2]);
     // Opened twice, the files are in memory once.
