@@ -1,12 +1,12 @@
 //! The compiled classes of `headwater.Events`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use headwater::events::{
     EventBatch, EventEvaluation, EventSampler, EventSettings, EventStore, TokenType,
 };
-use headwater::internal::{TokenPicture, check_owner};
+use headwater::internal::TokenPicture;
 use headwater::plan::{Assignment, Split};
 use headwater::{Error, Result};
 use numpy::{IntoPyArray, PyArray1};
@@ -18,6 +18,7 @@ use crate::batch::arrays;
 use crate::cursor::Cursor;
 use crate::errors::PyResult;
 use crate::objects::{Drawn, drawn};
+use crate::pass::OwnedPass;
 use crate::{Whole, to_python};
 
 /// The compiled class behind `headwater.Events`.
@@ -116,7 +117,7 @@ impl EventsCore {
     fn evaluate(slf: &Bound<'_, Self>, split: &str) -> PyResult<EventPass> {
         let pass = slf.get().0.evaluate(split_of(split)?)?;
         let events = slf.clone().unbind();
-        Ok(EventPass { process: pass.process(), pass: Mutex::new(pass), _events: events })
+        Ok(EventPass { pass: OwnedPass::new(pass.process(), pass), _events: events })
     }
 
     /// Returns a token row as an HTML page and as text.
@@ -222,25 +223,9 @@ impl EventsCore {
 /// The batches of a finite pass over a split of an event store.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct EventPass {
-    /// Outside the lock, because a forked child may find the lock held for ever.
-    process: u32,
-    pass: Mutex<EventEvaluation>,
+    pass: OwnedPass<EventEvaluation>,
     /// Its end would end the pass.
     _events: Py<EventsCore>,
-}
-
-impl EventPass {
-    /// Does something with the pass, without the GIL.
-    fn with_pass<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&mut EventEvaluation) -> Result<T> + Send,
-    ) -> PyResult<T> {
-        Ok(py.detach(|| {
-            check_owner(self.process)?;
-            f(&mut self.pass.lock().unwrap_or_else(PoisonError::into_inner))
-        })?)
-    }
 }
 
 #[pymethods]
@@ -250,10 +235,7 @@ impl EventPass {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Ctrl-C during the wait raises, and the batch stays the next one.
-        self.with_pass(py, EventEvaluation::wait)?;
-        py.check_signals()?;
-        let batch = self.with_pass(py, |pass| pass.next().transpose())?;
+        let batch = self.pass.next(py, EventEvaluation::wait)?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }
 }

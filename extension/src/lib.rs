@@ -21,6 +21,7 @@ mod labels;
 mod launcher;
 mod matrix;
 mod objects;
+mod pass;
 mod prepare;
 mod reduce;
 mod sampler;

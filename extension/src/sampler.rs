@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use headwater::internal::{
-    BUDGET, CHILD_WIDTH, ContextPicture, DAY_US, MAX_HOPS, STALENESS_DAYS_MAX, check_owner,
-    mask_most_beyond,
+    BUDGET, CHILD_WIDTH, ContextPicture, DAY_US, MAX_HOPS, STALENESS_DAYS_MAX, mask_most_beyond,
 };
 use headwater::plan::{Assignment, Split, SplitRatios, SplitRule};
 use headwater::sampler::{
@@ -23,6 +22,7 @@ use crate::batch::arrays;
 use crate::cursor::Cursor;
 use crate::errors::PyResult;
 use crate::objects::{Drawn, drawn, to_bytes};
+use crate::pass::OwnedPass;
 use crate::store::Store as PyStore;
 use crate::{Real, Whole};
 
@@ -284,7 +284,7 @@ impl SamplerCore {
             Some(cursor) => sampler.evaluate_from(split, tasks.as_deref(), cursor.as_plan())?,
         };
         let sampler = slf.clone().unbind();
-        Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass), _sampler: sampler })
+        Ok(Evaluation { pass: OwnedPass::new(pass.process(), pass), _sampler: sampler })
     }
 
     /// Returns the number of batches of a pass over the seeds of a split.
@@ -378,25 +378,9 @@ impl SamplerCore {
 /// The batches of a finite pass over a split.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct Evaluation {
-    /// Outside the lock, because a forked child may find the lock held for ever.
-    process: u32,
-    pass: Mutex<Pass>,
+    pass: OwnedPass<Pass>,
     /// Its end would end the pass.
     _sampler: Py<SamplerCore>,
-}
-
-impl Evaluation {
-    /// Does something with the pass, without the GIL.
-    fn with_pass<T: Send>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&mut Pass) -> Result<T> + Send,
-    ) -> PyResult<T> {
-        Ok(py.detach(|| {
-            check_owner(self.process)?;
-            f(&mut self.pass.lock().unwrap_or_else(PoisonError::into_inner))
-        })?)
-    }
 }
 
 #[pymethods]
@@ -408,24 +392,21 @@ impl Evaluation {
     /// The number of batches that are left.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with_pass(py, |pass| Ok(pass.remaining()))
+        self.pass.with(py, |pass| Ok(pass.remaining()))
     }
 
     /// Returns the cursor after the last batch that was taken.
     fn cursor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        to_bytes(py, &self.with_pass(py, |pass| pass.cursor().encode())?)
+        to_bytes(py, &self.pass.with(py, |pass| pass.cursor().encode())?)
     }
 
     /// Writes the cursor to a file, completely or not at all.
     fn save_cursor(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.with_pass(py, |pass| pass.save_cursor(&path))
+        self.pass.with(py, |pass| pass.save_cursor(&path))
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Ctrl-C during the wait raises, and the batch stays the next one.
-        self.with_pass(py, Pass::wait)?;
-        py.check_signals()?;
-        let batch = self.with_pass(py, |pass| pass.next().transpose())?;
+        let batch = self.pass.next(py, Pass::wait)?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }
 }

@@ -379,7 +379,7 @@ impl Section {
     #[inline]
     pub(crate) fn prefetch(&self, at: usize, count: usize) {
         if let Some(ahead) = self.file.read_ahead.get()
-            && self.read_from_disk(ahead, at, count)
+            && self.try_read_ahead(ahead, at, count)
         {
             return;
         }
@@ -388,12 +388,11 @@ impl Section {
         (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
     }
 
-    /// Reads the bytes `[at, at + count)` from the disk at once, and without waiting, if memory does not hold
-    /// the file.
+    /// Reads the bytes `[at, at + count)` ahead, without waiting, if memory does not hold the file.
     #[inline]
     pub(crate) fn read_ahead(&self, at: usize, count: usize) {
         if let Some(ahead) = self.file.read_ahead.get() {
-            self.read_from_disk(ahead, at, count);
+            self.try_read_ahead(ahead, at, count);
         }
     }
 
@@ -401,7 +400,7 @@ impl Section {
     ///
     /// A block that was not checked yet is read whole, because its check needs all of it.
     #[cold]
-    fn read_from_disk(&self, ahead: &ReadAhead, at: usize, count: usize) -> bool {
+    fn try_read_ahead(&self, ahead: &ReadAhead, at: usize, count: usize) -> bool {
         let end = at.saturating_add(count).min(self.length);
         if at >= end {
             return false;

@@ -205,12 +205,12 @@ pub(crate) fn open_folder<M: Root>(
     let open = |file| open_file(path, file);
     let containers = metadata.files().iter().map(open).collect::<Result<Vec<_>>>()?;
     let bytes = containers.iter().map(Container::file_bytes).sum();
-    read_ahead_beyond(memory, bytes, &containers);
+    read_ahead_if_larger(memory, bytes, &containers);
     Ok((metadata, text.len() as u64, containers))
 }
 
-/// Reads files of `bytes` bytes ahead if so much memory, where that is known, does not hold them.
-pub(crate) fn read_ahead_beyond<'a>(
+/// Reads files ahead from now on if `bytes`, their size, is more than `memory` holds, where that is known.
+pub(crate) fn read_ahead_if_larger<'a>(
     memory: Option<u64>,
     bytes: u64,
     files: impl IntoIterator<Item = &'a Container>,

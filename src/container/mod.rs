@@ -19,7 +19,7 @@ use crate::bytes::Digest;
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
 pub(crate) use folder::{
-    Root, check_no_other_files, file_of, open_folder, read_ahead_beyond, warm,
+    Root, check_no_other_files, file_of, open_folder, read_ahead_if_larger, warm,
 };
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]

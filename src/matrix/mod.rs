@@ -32,6 +32,7 @@ pub(crate) use numbers::RowsHasher;
 #[cfg(feature = "prepare")]
 pub(crate) use pages::PageFile;
 use part::Part;
+#[doc(hidden)]
 pub use part::check_columns;
 
 /// The rows of one or several files, in the order of the files.

@@ -41,6 +41,7 @@ pub use export::{ExportReport, ExportedFile, export_events};
 #[doc(hidden)]
 pub use key_text::{key_part, key_text_of};
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub use options::memory_size;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
 pub use stage::{StageReport, stage};

@@ -26,7 +26,7 @@ use half::f16;
 
 use crate::bytes::Digest;
 use crate::container::{
-    Container, Section, Strings, check_no_other_files, file_of, open_folder, read_ahead_beyond,
+    Container, Section, Strings, check_no_other_files, file_of, open_folder, read_ahead_if_larger,
     warm,
 };
 use crate::error::{Context, Error, Result};
@@ -262,7 +262,7 @@ impl Store {
         let different = different.filter(|store| places.insert(place(store)));
         let bytes = different.map(|store| store.file_bytes()).sum();
         let files = stores.iter().filter(is_on_disk).flat_map(|store| &store.containers);
-        read_ahead_beyond(memory, bytes, files);
+        read_ahead_if_larger(memory, bytes, files);
     }
 
     /// Begins a batch, which decides what is read ahead.
