@@ -191,7 +191,7 @@ def train(demo: Demo) -> None:
         "6-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
     )
     say("\n6. Train twice at once: one run in one process; one in two that are killed half-way,")
-    say("   and then in one that goes on (2 to 4 minutes).")
+    say("   and then in one that goes on (2 to 5 minutes).")
     program = ROOT / "examples/train_and_kill.py"
     steps = f"optimizer.steps={TRAINING_STEPS}"
     command = [sys.executable, program, store, runs, "--set", steps]
