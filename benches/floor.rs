@@ -1,37 +1,124 @@
-//! What a batch must cost at least: its parts, each done alone and in the plainest way, over the rows
-//! that real contexts have. Prints one JSON line.
+//! What a batch must cost at least: what real batches read and write, replayed without any other work.
+//! Prints one JSON line.
 //!
 //! ```text
-//! cargo bench --bench floor -- STORE [--compact] [--tasks TASK ...]
+//! cargo bench --bench floor -- STORE [--compact] [TASK ...]
 //! ```
 //!
-//! Counted are: writing the fixed tensors once into warm memory, copying the vector of each text,
-//! reading every cell of every row, finding the children of every row that brought in some, and one
-//! counting sort of the cells. Not counted: random numbers, the set of visited rows, the queue, the
-//! numbering of the texts, calendar arithmetic.
+//! A first pass notes, for a thousand batches, each place of the store that a context needs: the record of
+//! each row, the entry of each child in its parent's list, once for a list its offsets and the time that
+//! bounds what is visible, and each text's vector, once in a batch. The replay copies these bytes in their
+//! order, which it knows beforehand: it touches a place eight reads before it copies it, so that many reads
+//! of memory are under way. Then it writes as many bytes as the tensors of the batch have. Nothing is
+//! decoded, drawn, compared or counted. Lists whose children are not in the context are not read, though a
+//! walk looks at them.
+//!
+//! Files are read into memory of 4 KiB pages, as they are mapped for a sampler.
 
-use std::collections::BTreeSet;
+#[path = "shared/mod.rs"]
+mod shared;
+
+use std::collections::{BTreeSet, HashSet};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use half::f16;
 use headwater::Result;
 use headwater::plan::{Assignment, Split};
-use headwater::sampler::{Sampler, Settings, Shape, Speed, Texts, Visit};
+use headwater::sampler::{Context, Sampler, Settings, Shape, Speed, Texts, Visit};
 use headwater::store::{Cell, Store};
+use shared::cpu_seconds;
 
-const BATCHES: usize = 64;
+const BATCHES: usize = 1000;
 const BATCH_SIZE: u32 = 32;
-const REPEATS: usize = 7;
+const REPEATS: usize = 5;
+/// How many reads a place is touched before it is copied.
+const IN_FLIGHT: usize = 8;
+const LINE: usize = 64;
 
-/// The rows of a batch's contexts, and their texts, each once.
+/// A file of the store in memory.
+struct File {
+    bytes: Vec<u8>,
+    /// The name and the offset of each section.
+    sections: Vec<(String, usize)>,
+}
+
+impl File {
+    /// Reads a file and its section table; `container/FORMAT.md` describes both.
+    fn read(store: &Store, name: &str) -> Self {
+        let bytes = std::fs::read(store.path().join(name)).expect("a file of the store");
+        let number =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes")) as usize;
+        let (count, table) = (number(12) & 0xffff_ffff, number(16));
+        let section = |entry: usize| {
+            let at = table + entry * 64;
+            let name = String::from_utf8_lossy(&bytes[at..at + 24]);
+            (name.trim_end_matches('\0').to_owned(), number(at + 24))
+        };
+        let sections = (0..count).map(section).collect();
+        Self { bytes, sections }
+    }
+
+    fn start_of(&self, section: &str) -> usize {
+        let found = self.sections.iter().find(|(name, _)| name == section);
+        found.unwrap_or_else(|| panic!("a section {section}")).1
+    }
+}
+
+/// Some bytes of one of the files.
+#[derive(Clone, Copy)]
+struct Read {
+    file: u32,
+    bytes: u32,
+    at: u64,
+}
+
+/// The files of a store that walks read, and where their sections are.
+struct Files {
+    all: Vec<File>,
+    /// The start of the records of each table, whose number is that of its file.
+    rows: Vec<usize>,
+    /// The starts of the offsets, the children and the times of each relation.
+    relations: Vec<[Option<usize>; 3]>,
+    /// The start of the vectors of texts.
+    vectors: usize,
+}
+
+impl Files {
+    fn of(store: &Store) -> Self {
+        let tables = store.metadata().tables.iter();
+        let mut all: Vec<File> =
+            tables.map(|table| File::read(store, &format!("tables/{}.bin", table.name))).collect();
+        let rows = all.iter().map(|file| file.start_of("rows")).collect();
+        let graph = File::read(store, "graph.bin");
+        let relations = (0..store.relations().len()).map(|relation| {
+            ["offsets", "children", "times"].map(|part| {
+                let name = format!("{relation}.{part}");
+                graph.sections.iter().find(|(section, _)| *section == name).map(|found| found.1)
+            })
+        });
+        let relations = relations.collect();
+        let texts = File::read(store, "text_embeddings.bin");
+        let vectors = texts.sections.iter().find(|(name, _)| name == "vectors");
+        let vectors = vectors.map_or(0, |(_, start)| *start);
+        all.extend([graph, texts]);
+        Self { all, rows, relations, vectors }
+    }
+
+    fn graph(&self) -> u32 {
+        self.all.len() as u32 - 2
+    }
+
+    fn texts(&self) -> u32 {
+        self.all.len() as u32 - 1
+    }
+}
+
+/// What one batch reads.
+#[derive(Default)]
 struct Trace {
-    rows: Vec<Visit>,
-    /// For each row that a reference brought in the other way round: relation and parent.
-    broods: Vec<(u32, u32)>,
-    texts: Vec<u32>,
+    links: Vec<Read>,
+    texts: Vec<Read>,
 }
 
 fn main() -> Result<()> {
@@ -50,104 +137,144 @@ fn main() -> Result<()> {
     };
     let speed = Speed { threads: Some(1), prefetch: 0 };
     let sampler = Sampler::new(vec![Arc::clone(&store)], settings, Assignment::new(0, 1)?, speed)?;
-    let traces = (0..BATCHES).map(|n| trace(&sampler, &store, n)).collect::<Result<Vec<_>>>()?;
+    let files = Files::of(&store);
+    let traces = (0..BATCHES)
+        .map(|number| trace(&sampler, &store, &files, number))
+        .collect::<Result<Vec<_>>>()?;
     let fixed_bytes = sampler.next(Split::Train)?.0.bytes();
 
-    let mut slab = vec![0_u8; fixed_bytes];
-    let write = median_ms(&traces, |_, round| slab.fill(black_box(round as u8)));
-    let dimension = store.metadata().embedding.dimension as usize;
-    let mut vectors =
-        vec![f16::ZERO; traces.iter().map(|t| t.texts.len()).max().unwrap_or(0) * dimension];
-    let texts = median_ms(&traces, |trace, _| {
-        for (slot, &text) in vectors.chunks_exact_mut(dimension).zip(&trace.texts) {
-            let vector = store.text_embedding(text).expect("read before");
-            vector.into_iter().for_each(|vector| slot.copy_from_slice(vector));
-        }
-    });
-    let cells = median_ms(&traces, |trace, _| read_cells(&store, trace));
-    let children = median_ms(&traces, |trace, _| find_children(&store, trace));
-    let mut sorted = vec![0_u16; 1024];
-    let sort = median_ms(&traces, |_, _| (0..BATCH_SIZE).for_each(|n| sort_cells(n, &mut sorted)));
-    let texts_per_batch = traces.iter().map(|t| t.texts.len()).sum::<usize>() / BATCHES;
-    let rows_per_batch = traces.iter().map(|t| t.rows.len()).sum::<usize>() / BATCHES;
+    let longest = |of: fn(&Trace) -> &Vec<Read>| {
+        let bytes =
+            traces.iter().map(|trace| of(trace).iter().map(|read| read.bytes as usize).sum());
+        bytes.max().unwrap_or(0)
+    };
+    let mut copied = vec![1_u8; longest(|trace| &trace.links).max(longest(|trace| &trace.texts))];
+    let mut slab = vec![1_u8; fixed_bytes];
+    let links = median_ms(&traces, |trace, _| replay(&files, &trace.links, &mut copied));
+    let texts = median_ms(&traces, |trace, _| replay(&files, &trace.texts, &mut copied));
+    let write = median_ms(&traces, |_, round| black_box(&mut slab).fill(black_box(round as u8)));
+    let mean = |count: fn(&Trace) -> usize| traces.iter().map(count).sum::<usize>() / BATCHES;
     println!(
         "{{\"bench\": \"floor\", \"compact\": {compact}, \"fixed_bytes\": {fixed_bytes}, \
-         \"rows_per_batch\": {rows_per_batch}, \"texts_per_batch\": {texts_per_batch}, \
-         \"write_ms\": {write:.3}, \"texts_ms\": {texts:.3}, \"cells_ms\": {cells:.3}, \
-         \"children_ms\": {children:.3}, \"sort_ms\": {sort:.3}, \"floor_ms\": {:.3}, \
-         \"floor_without_texts_ms\": {:.3}}}",
-        write + texts + cells + children + sort,
-        write + cells + children + sort,
+         \"reads_per_batch\": {}, \"lines_per_batch\": {}, \"texts_per_batch\": {}, \
+         \"write_ms\": {write:.3}, \"texts_ms\": {texts:.3}, \"links_ms\": {links:.3}, \
+         \"floor_ms\": {:.3}, \"floor_without_texts_ms\": {:.3}}}",
+        mean(|trace| trace.links.len()),
+        mean(|trace| trace.links.iter().map(|read| lines(*read)).sum()),
+        mean(|trace| trace.texts.len()),
+        write + texts + links,
+        write + links,
     );
     Ok(())
 }
 
-/// The contexts of 32 seeds of one task, far apart from each other.
-fn trace(sampler: &Sampler, store: &Store, number: usize) -> Result<Trace> {
+/// What the contexts of 32 seeds of one task read, far apart from each other.
+fn trace(sampler: &Sampler, store: &Store, files: &Files, number: usize) -> Result<Trace> {
     let task = number % sampler.tasks().count();
     let name = sampler.tasks().nth(task).unwrap_or_default().to_owned();
     let count: u64 = Split::ALL.into_iter().map(|split| sampler.seed_count(task, split)).sum();
-    let mut trace = Trace { rows: Vec::new(), broods: Vec::new(), texts: Vec::new() };
-    let mut texts = BTreeSet::new();
+    let (mut trace, mut texts) = (Trace::default(), BTreeSet::new());
     for sequence in 0..u64::from(BATCH_SIZE) {
         let draw =
             (number as u64 * u64::from(BATCH_SIZE) + sequence).wrapping_mul(0x9e37_79b9_7f4a);
         let context = sampler.context(&name, (draw % count) as u32)?;
+        let mut lists = HashSet::new();
         for visit in &context.rows {
-            let from = &context.rows[visit.from as usize];
-            if !visit.is_parent && visit.hop > 0 {
-                trace.broods.push((visit.relation, from.row));
+            let table = &store.tables()[visit.table as usize];
+            let (stride, rows) = (table.metadata().stride, files.rows[visit.table as usize]);
+            let at = rows as u64 + u64::from(visit.row) * u64::from(stride);
+            trace.links.push(Read { file: visit.table, bytes: stride, at });
+            if visit.hop > 0 && !visit.is_parent {
+                list_reads(store, files, &context, *visit, &mut lists, &mut trace.links)?;
             }
-            let record = store.tables()[visit.table as usize].row(visit.row)?;
-            for column in 0..store.tables()[visit.table as usize].metadata().columns.len() {
+            let record = table.row(visit.row)?;
+            for column in 0..table.metadata().columns.len() {
                 if let Cell::Text(text) = record.cell(column)
+                    && store.metadata().embedding.text_vectors
                     && texts.insert(text)
                 {
-                    trace.texts.push(text);
+                    let bytes = store.metadata().embedding.dimension * 2;
+                    let at = files.vectors as u64 + u64::from(text) * u64::from(bytes);
+                    trace.texts.push(Read { file: files.texts(), bytes, at });
                 }
             }
         }
-        trace.rows.extend(context.rows);
     }
     Ok(trace)
 }
 
-fn read_cells(store: &Store, trace: &Trace) {
-    for visit in &trace.rows {
-        let table = &store.tables()[visit.table as usize];
-        let record = table.row(visit.row).expect("read before");
-        (0..table.metadata().columns.len()).for_each(|column| _ = black_box(record.cell(column)));
+/// Adds what a walk reads of a list of children to find one: the list's bounds and a time once, and the
+/// child's entry.
+fn list_reads(
+    store: &Store,
+    files: &Files,
+    context: &Context,
+    visit: Visit,
+    lists: &mut HashSet<(u32, u32)>,
+    reads: &mut Vec<Read>,
+) -> Result<()> {
+    let parent = context.rows[visit.from as usize].row;
+    let relation = &store.relations()[visit.relation as usize];
+    let children = relation.children(parent)?;
+    let table = &store.tables()[relation.metadata().child as usize];
+    let time_of = |row: u32| table.row(row).map(|record| (record.time(), row));
+    // By halves, because a list may have millions of children.
+    let (wanted, mut from, mut to) = (time_of(visit.row)?, 0, children.count());
+    while from < to {
+        let middle = (from + to) / 2;
+        match time_of(children.row(middle)?)? < wanted {
+            true => from = middle + 1,
+            false => to = middle,
+        }
     }
+    let [offsets, entries, times] = files.relations[visit.relation as usize];
+    let (offsets, entries) = (offsets.expect("a section"), entries.expect("a section"));
+    let file = files.graph();
+    let bounds = offsets + parent as usize * 4;
+    let graph = &files.all[file as usize].bytes;
+    let first = u32::from_le_bytes(graph[bounds..bounds + 4].try_into().expect("4 bytes")) as usize;
+    if lists.insert((visit.relation, parent)) {
+        reads.push(Read { file, bytes: 8, at: bounds as u64 });
+        if let Some(times) = times {
+            reads.push(Read { file, bytes: 8, at: (times + (first + from) * 8) as u64 });
+        }
+    }
+    reads.push(Read { file, bytes: 4, at: (entries + (first + from) * 4) as u64 });
+    Ok(())
 }
 
-fn find_children(store: &Store, trace: &Trace) {
-    for &(relation, parent) in &trace.broods {
-        let children = store.relations()[relation as usize].children(parent).expect("read before");
-        black_box(children.row(children.count() / 2).expect("read before"));
-    }
+/// Returns the number of cache lines of a read.
+fn lines(read: Read) -> usize {
+    let at = read.at as usize;
+    (at + read.bytes as usize).div_ceil(LINE) - at / LINE
 }
 
-/// A counting sort of 1,024 cells by 64 columns.
-fn sort_cells(sequence: u32, sorted: &mut [u16]) {
-    let column = |cell: usize| (cell * 7 + sequence as usize) % 64;
-    let mut starts = [0_u16; 65];
-    (0..sorted.len()).for_each(|cell| starts[column(cell) + 1] += 1);
-    (0..64).for_each(|column| starts[column + 1] += starts[column]);
-    for cell in 0..sorted.len() {
-        let start = &mut starts[column(cell)];
-        sorted[usize::from(*start)] = cell as u16;
-        *start += 1;
+/// Copies what is read, one after the other.
+fn replay(files: &Files, reads: &[Read], copied: &mut [u8]) {
+    let mut to = 0;
+    let mut touched = 0_u8;
+    for (number, read) in reads.iter().enumerate() {
+        if let Some(ahead) = reads.get(number + IN_FLIGHT) {
+            let bytes = &files.all[ahead.file as usize].bytes;
+            // Nothing waits for these values, so the processor goes on while memory answers.
+            for line in 0..lines(*ahead) {
+                touched ^= bytes[(ahead.at as usize + line * LINE).min(bytes.len() - 1)];
+            }
+        }
+        let bytes = &files.all[read.file as usize].bytes[read.at as usize..][..read.bytes as usize];
+        copied[to..to + bytes.len()].copy_from_slice(bytes);
+        to += bytes.len();
     }
-    black_box(sorted);
+    black_box((touched, &mut copied[..to]));
 }
 
-/// What `part` takes for a batch: the median over several rounds through all traces.
+/// What `part` takes of the CPU for a batch: the median over several rounds through all traces.
 fn median_ms(traces: &[Trace], mut part: impl FnMut(&Trace, usize)) -> f64 {
     let mut rounds: Vec<f64> = (0..REPEATS)
         .map(|round| {
-            let started = Instant::now();
+            let before = cpu_seconds();
             traces.iter().for_each(|trace| part(trace, round));
-            started.elapsed().as_secs_f64() * 1000.0 / traces.len() as f64
+            (cpu_seconds() - before) * 1000.0 / traces.len() as f64
         })
         .collect();
     rounds.sort_by(f64::total_cmp);

@@ -9,7 +9,7 @@ from pathlib import Path
 from job import begun, kill, mpirun, ranks_of
 
 STEPS, KILLED_AFTER = 600, 60
-STORE = Path(__file__).parents[1] / "checkpoints" / "store-v3-small"
+STORE = Path(__file__).parents[1] / "checkpoints" / "store-v4-small"
 
 
 def digests(folder: Path) -> list[str]:

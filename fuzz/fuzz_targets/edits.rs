@@ -88,8 +88,9 @@ pub(crate) fn repair(bytes: &mut [u8]) -> Option<()> {
         let at = table_at.checked_add(entry * 64)?;
         let (offset, length) = (u64_at(bytes, at.checked_add(24)?)?, u64_at(bytes, at + 32)?);
         let Some(section) = bytes.get(offset..offset.saturating_add(length)) else { continue };
-        let digests: Vec<_> =
-            section.chunks(16 << 10).map(|block| *blake3::hash(block).as_bytes()).collect();
+        let size = u32::from_le_bytes(bytes.get(at + 40..at + 44)?.try_into().ok()?) as usize;
+        let blocks = section.chunks(if size == 0 { 16 << 10 } else { size });
+        let digests: Vec<_> = blocks.map(|block| *blake3::hash(block).as_bytes()).collect();
         for digest in digests {
             bytes.get_mut(digest_at..digest_at + 32)?.copy_from_slice(&digest);
             digest_at += 32;

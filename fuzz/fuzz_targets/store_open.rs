@@ -19,7 +19,7 @@ use edits::{Input, edit, repair};
 
 macro_rules! golden {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../checkpoints/store-v3-small/", $name)))),*]
+        &[$(($name, include_bytes!(concat!("../../checkpoints/store-v4-small/", $name)))),*]
     };
 }
 
@@ -31,6 +31,7 @@ const FILES: &[(&str, &[u8])] = golden![
     "tables/remarks.bin",
     "tasks/churn.bin",
     "tasks/next order.bin",
+    "tasks/vip.bin",
     "column_embeddings.bin",
     "categorical_embeddings.bin",
     "text_embeddings.bin",

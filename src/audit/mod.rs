@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn without_memory_for_a_copy_columns_are_judged_and_the_rest_is_told() {
-        let store = Arc::new(Store::open("checkpoints/store-v3-small".as_ref()).unwrap());
+        let store = Arc::new(Store::open("checkpoints/store-v4-small".as_ref()).unwrap());
         let settings = Settings::default();
         let report = audit_within(&store, &settings, &Silent, Some(1000)).unwrap();
         assert!(report.tasks.iter().all(|task| task.replayed + task.relabelled == 0));

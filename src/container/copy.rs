@@ -7,14 +7,13 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::Container;
-use super::file::{BLOCK_BYTES, DIGEST_BYTES, changed_block};
+use super::file::{DIGEST_BYTES, changed_block};
 use crate::bytes::filled;
 use crate::error::{Error, Result};
 use crate::files::open_file;
 
-/// The bytes that are read, hashed and written together: some blocks, so that threads share the hashing.
-const PIECE_BLOCKS: usize = 512;
-const PIECE_BYTES: usize = PIECE_BLOCKS * BLOCK_BYTES;
+/// The bytes that are read, hashed and written together: many blocks, so that threads share the hashing.
+const PIECE_BYTES: usize = 8 << 20;
 
 impl Container {
     /// Copies the file to the new file `to`; each block is checked against its digest before it is
@@ -40,14 +39,15 @@ impl Container {
             copy.copy_bytes(entry.offset - at)?;
             let (digests, _) = map[entry.digests()].as_chunks::<DIGEST_BYTES>();
             at = entry.offset;
-            for digests in digests.chunks(PIECE_BLOCKS) {
+            let block_bytes = entry.blocks.bytes();
+            for digests in digests.chunks(PIECE_BYTES / block_bytes) {
                 let end = entry.offset + entry.length;
                 let piece = copy.read(PIECE_BYTES.min(end - at))?;
-                let blocks = piece.par_chunks(BLOCK_BYTES).zip(digests).enumerate();
+                let blocks = piece.par_chunks(block_bytes).zip(digests).enumerate();
                 let changed = blocks
                     .find_first(|(_, (block, digest))| blake3::hash(block).as_bytes() != *digest);
                 if let Some((number, (block, _))) = changed {
-                    let from = at + number * BLOCK_BYTES;
+                    let from = at + number * block_bytes;
                     return Err(changed_block(path, &entry.name, from..from + block.len()));
                 }
                 let length = piece.len();

@@ -17,18 +17,55 @@ use crate::files::try_open;
 use crate::map::{Map, Memory};
 
 pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
+/// The version of a file whose sections all have large blocks.
 pub(super) const VERSION: u32 = 1;
+/// The version of a file in which a section has small blocks.
+pub(super) const VERSION_OF_SMALL_BLOCKS: u32 = 2;
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const ENTRY_BYTES: usize = 64;
 pub(super) const NAME_BYTES: usize = 24;
-/// The number of bytes under one digest: as few as BLAKE3 hashes at full speed, because a process
-/// that reads a few bytes first checks their whole block.
-pub(super) const BLOCK_BYTES: usize = 16 * 1024;
 pub(super) const DIGEST_BYTES: usize = 32;
 const CACHE_LINE: usize = 64;
 
-const _: () =
-    assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT) && BLOCK_BYTES.is_multiple_of(ALIGNMENT));
+const _: () = assert!(
+    HEADER_BYTES.is_multiple_of(ALIGNMENT) && BlockSize::Small.bytes().is_multiple_of(ALIGNMENT)
+);
+
+/// The size of the blocks of a section, each of which has a digest. A process that reads a few bytes first
+/// checks their whole block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockSize {
+    /// 4 KiB, a page: for scattered reads of a store that memory does not hold.
+    Small = 12,
+    /// 16 KiB, as few bytes as BLAKE3 hashes at full speed.
+    Large = 14,
+}
+
+impl BlockSize {
+    /// Returns the number of bytes of a block.
+    pub(super) const fn bytes(self) -> usize {
+        1 << self as u32
+    }
+
+    /// Returns the block of a byte of the section.
+    #[inline]
+    const fn block_of(self, at: usize) -> usize {
+        at >> self as u32
+    }
+
+    /// Returns the number of blocks of a section of `length` bytes.
+    pub(super) const fn count(self, length: usize) -> usize {
+        length.div_ceil(self.bytes())
+    }
+
+    /// Returns how the entry of a section names the size: large blocks have no name.
+    pub(super) const fn in_entry(self) -> u32 {
+        match self {
+            Self::Small => self.bytes() as u32,
+            Self::Large => 0,
+        }
+    }
+}
 
 /// One open file of a store.
 #[derive(Clone)]
@@ -51,6 +88,7 @@ pub(super) struct Entry {
     pub(super) name: String,
     pub(super) offset: usize,
     pub(super) length: usize,
+    pub(super) blocks: BlockSize,
     digests_at: usize,
 }
 
@@ -58,13 +96,13 @@ impl Entry {
     /// Where the digests of the section's blocks lie in the file.
     #[cfg(feature = "prepare")]
     pub(super) fn digests(&self) -> Range<usize> {
-        self.digests_at..self.digests_at + self.length.div_ceil(BLOCK_BYTES) * DIGEST_BYTES
+        self.digests_at..self.digests_at + self.blocks.count(self.length) * DIGEST_BYTES
     }
 }
 
 impl Container {
     /// Maps the file and checks its header and section table.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         check_is_file(path)?;
         let map = Map::open(path)?;
         let sections =
@@ -159,13 +197,14 @@ impl Container {
             .iter()
             .find(|s| s.name == name)
             .ok_or_else(|| self.corrupt(format!("expected a section {name:?}, found none")))?;
-        let blocks = entry.length.div_ceil(BLOCK_BYTES);
+        let blocks = entry.blocks.count(entry.length);
         let checked = if self.is_copy { u64::MAX } else { 0 };
         Ok(Section {
             file: Arc::clone(&self.file),
             name: entry.name.clone(),
             offset: entry.offset,
             length: entry.length,
+            blocks: entry.blocks,
             digests_at: entry.digests_at,
             checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(checked)).collect(),
         })
@@ -176,7 +215,7 @@ impl Container {
         self.check_gaps()?;
         for entry in &self.sections {
             let section = self.any_section(&entry.name)?;
-            for block in 0..entry.length.div_ceil(BLOCK_BYTES) {
+            for block in 0..entry.blocks.count(entry.length) {
                 section.check_block(block)?;
                 progress(section.block(block).len() as u64)?;
             }
@@ -264,9 +303,9 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     }
     let short = || damaged("the file ends inside its header");
     let version = u32_at(bytes, 8).ok_or_else(short)?;
-    if version != VERSION {
+    if !(VERSION..=VERSION_OF_SMALL_BLOCKS).contains(&version) {
         return Err(Error::version(format!(
-            "expected store format version {VERSION}, found version {version}; prepare the store with \
+            "expected a file of format version {VERSION} or {VERSION_OF_SMALL_BLOCKS}, found version {version}; prepare the store with \
              this version of headwater, or read it with the version that wrote it"
         )));
     }
@@ -287,7 +326,14 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     if *hasher.finalize().as_bytes() != recorded.0 {
         return Err(damaged("the section table does not match the header's digest"));
     }
-    entries(table, count, table_at as usize)
+    let sections = entries(table, count, table_at as usize)?;
+    let is_small = |section: &Entry| section.blocks == BlockSize::Small;
+    if sections.iter().any(is_small) != (version == VERSION_OF_SMALL_BLOCKS) {
+        return Err(damaged(
+            "the section table is wrong: its blocks are not of the file's version",
+        ));
+    }
+    Ok(sections)
 }
 
 /// Reads the section table. Its digest is right; its numbers are checked all the same, because
@@ -311,11 +357,16 @@ fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
         if offset % ALIGNMENT != 0 || offset < end || stop > table_at {
             return Err(wrong("a section overlaps another, or is not aligned"));
         }
-        if raw[40..].iter().any(|&b| b != 0) || sections.iter().any(|s| s.name == name) {
+        let size = u32_at(raw, 40).unwrap_or_default();
+        let sizes = [BlockSize::Small, BlockSize::Large];
+        let Some(blocks) = sizes.into_iter().find(|blocks| blocks.in_entry() == size) else {
+            return Err(wrong("a section has blocks of an unknown size"));
+        };
+        if raw[44..].iter().any(|&b| b != 0) || sections.iter().any(|s| s.name == name) {
             return Err(wrong("reserved bytes are set, or two sections have one name"));
         }
-        sections.push(Entry { name, offset, length, digests_at: table_at + digests_at });
-        digests_at += length.div_ceil(BLOCK_BYTES) * DIGEST_BYTES;
+        sections.push(Entry { name, offset, length, blocks, digests_at: table_at + digests_at });
+        digests_at += blocks.count(length) * DIGEST_BYTES;
         end = stop;
     }
     if digests_at != table.len() {
@@ -330,6 +381,7 @@ pub(crate) struct Section {
     name: String,
     offset: usize,
     length: usize,
+    blocks: BlockSize,
     digests_at: usize,
     /// A bit for each block that matched its digest.
     checked: Box<[AtomicU64]>,
@@ -350,7 +402,7 @@ impl Section {
         let end = at.checked_add(count).filter(|&end| end <= self.length);
         let Some(end) = end else { return Err(self.out_of_range(at, count)) };
         if count > 0 {
-            for block in at / BLOCK_BYTES..=(end - 1) / BLOCK_BYTES {
+            for block in self.blocks.block_of(at)..=self.blocks.block_of(end - 1) {
                 self.check_block(block)?;
             }
         }
@@ -405,11 +457,11 @@ impl Section {
         if at >= end {
             return false;
         }
-        let (first, last) = (at / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+        let (first, last) = (self.blocks.block_of(at), self.blocks.block_of(end - 1));
         if !ahead.includes_checked() && (first..=last).all(|block| self.is_checked(block)) {
             return false;
         }
-        let from = if self.is_checked(first) { at } else { first * BLOCK_BYTES };
+        let from = if self.is_checked(first) { at } else { self.start_of(first) };
         let to = if self.is_checked(last) { end } else { self.end_of(last) };
         self.file.map.read_ahead(self.offset + from..self.offset + to);
         true
@@ -420,14 +472,14 @@ impl Section {
     fn read_ahead_to_check(&self, block: usize) {
         const SCAN: usize = 8;
         const AHEAD: usize = 64;
-        let blocks = self.length.div_ceil(BLOCK_BYTES);
+        let blocks = self.blocks.count(self.length);
         let is_scan = block >= SCAN
             && (block - SCAN..block).all(|before| self.is_checked(before))
             && (block..blocks.min(block + SCAN)).all(|after| !self.is_checked(after));
         // Once in so many blocks, because reading ahead what is in memory costs time, too.
         let ahead = if is_scan && block.is_multiple_of(SCAN) { AHEAD } else { 1 };
         let to = self.end_of(blocks.min(block + ahead) - 1);
-        self.file.map.read_ahead(self.offset + block * BLOCK_BYTES..self.offset + to);
+        self.file.map.read_ahead(self.offset + self.start_of(block)..self.offset + to);
     }
 
     /// Returns an error about this section.
@@ -465,7 +517,7 @@ impl Section {
         let at = self.digests_at + block * DIGEST_BYTES;
         let recorded = &self.file.map.bytes()[at..at + DIGEST_BYTES];
         if blake3::hash(self.block(block)).as_bytes()[..] != *recorded {
-            let from = self.offset + block * BLOCK_BYTES;
+            let from = self.offset + self.start_of(block);
             let bytes = from..from + self.block(block).len();
             return Err(changed_block(&self.file.path, &self.name, bytes));
         }
@@ -474,12 +526,17 @@ impl Section {
     }
 
     fn block(&self, block: usize) -> &[u8] {
-        let from = block * BLOCK_BYTES;
-        &self.file.map.bytes()[self.offset + from..self.offset + self.end_of(block)]
+        let bytes = self.offset + self.start_of(block)..self.offset + self.end_of(block);
+        &self.file.map.bytes()[bytes]
+    }
+
+    /// Returns the start of a block in the section.
+    fn start_of(&self, block: usize) -> usize {
+        block * self.blocks.bytes()
     }
 
     /// Returns the end of a block in the section.
     fn end_of(&self, block: usize) -> usize {
-        (block * BLOCK_BYTES + BLOCK_BYTES).min(self.length)
+        self.start_of(block + 1).min(self.length)
     }
 }

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Digest;
 
+#[cfg(feature = "prepare")]
+pub(crate) use file::BlockSize;
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
 pub(crate) use folder::{

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::file::BLOCK_BYTES;
 use super::read_ahead::ReadAhead;
-use super::{Container, ContainerWriter};
+use super::{BlockSize, Container, ContainerWriter};
 use crate::error::ErrorKind;
 
 const BLOCKS: usize = 200;
-const LENGTH: usize = BLOCKS * BLOCK_BYTES - 100;
+const SIZES: [BlockSize; 2] = [BlockSize::Small, BlockSize::Large];
 
 /// A file with one section.
 struct Written {
@@ -21,12 +20,13 @@ struct Written {
 }
 
 impl Written {
-    fn new() -> Self {
+    fn new(blocks: BlockSize) -> Self {
         let folder = TempDir::new().unwrap();
-        let bytes: Vec<u8> =
-            (0..LENGTH as u32).map(|at| ((at / 7) ^ (at / 16_384)) as u8).collect();
+        let length = (BLOCKS * blocks.bytes() - 100) as u32;
+        let bytes: Vec<u8> = (0..length).map(|at| ((at / 7) ^ (at / 4096)) as u8).collect();
         let mut writer = ContainerWriter::create(folder.path(), "one.bin").unwrap();
-        writer.section("bytes", &bytes).unwrap();
+        writer.begin_in_blocks("bytes", blocks).unwrap();
+        writer.write(&bytes).unwrap();
         writer.finish().unwrap();
         Self { file: folder.path().join("one.bin"), _folder: folder, bytes }
     }
@@ -40,33 +40,66 @@ impl Written {
 
 #[test]
 fn reading_ahead_changes_no_byte() {
-    let written = Written::new();
-    let whole = written.open().any_section("bytes").unwrap();
-    assert_eq!(whole.get(0, LENGTH).unwrap(), written.bytes);
-    let section = written.open().any_section("bytes").unwrap();
-    // Over the ends of blocks and of the section, blocks that were checked and others.
-    for at in (0..LENGTH).step_by(5 * BLOCK_BYTES / 3).chain([0, LENGTH - 1, LENGTH, usize::MAX]) {
-        for count in [0, 1, 100, BLOCK_BYTES, 20 * BLOCK_BYTES] {
-            section.prefetch(at, count);
-            let expected = at.checked_add(count).and_then(|end| written.bytes.get(at..end));
-            assert_eq!(section.get(at, count).ok(), expected, "{count} bytes at {at}");
+    for (blocks, block_bytes) in SIZES.map(|blocks| (blocks, blocks.bytes())) {
+        let written = Written::new(blocks);
+        let length = written.bytes.len();
+        let whole = written.open().any_section("bytes").unwrap();
+        assert_eq!(whole.get(0, length).unwrap(), written.bytes);
+        let section = written.open().any_section("bytes").unwrap();
+        // Over the ends of blocks and of the section, blocks that were checked and others.
+        let starts = (0..length).step_by(5 * block_bytes / 3);
+        for at in starts.chain([0, length - 1, length, usize::MAX]) {
+            for count in [0, 1, 100, block_bytes, 20 * block_bytes] {
+                section.prefetch(at, count);
+                let expected = at.checked_add(count).and_then(|end| written.bytes.get(at..end));
+                assert_eq!(section.get(at, count).ok(), expected, "{count} bytes at {at}");
+            }
         }
     }
 }
 
 #[test]
 fn a_damaged_block_that_was_read_ahead_is_found() {
-    let written = Written::new();
-    let mut bytes = std::fs::read(&written.file).unwrap();
-    bytes[64 + 30 * BLOCK_BYTES + 5] ^= 1;
-    std::fs::write(&written.file, bytes).unwrap();
-    let container = written.open();
-    let section = container.any_section("bytes").unwrap();
-    section.prefetch(0, LENGTH);
-    let error = section.get(30 * BLOCK_BYTES, 1).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.to_string().contains("do not match their digest"), "{error}");
-    assert!(section.get(0, 30 * BLOCK_BYTES).is_ok());
-    assert!(section.get(31 * BLOCK_BYTES, 1).is_ok());
-    assert!(container.verify(&|_| Ok(())).is_err());
+    for (blocks, block_bytes) in SIZES.map(|blocks| (blocks, blocks.bytes())) {
+        let written = Written::new(blocks);
+        let mut bytes = std::fs::read(&written.file).unwrap();
+        bytes[64 + 30 * block_bytes + 5] ^= 1;
+        std::fs::write(&written.file, bytes).unwrap();
+        let container = written.open();
+        let section = container.any_section("bytes").unwrap();
+        section.prefetch(0, written.bytes.len());
+        let error = section.get(30 * block_bytes, 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("do not match their digest"), "{error}");
+        assert!(section.get(0, 30 * block_bytes).is_ok());
+        assert!(section.get(31 * block_bytes, 1).is_ok());
+        assert!(container.verify(&|_| Ok(())).is_err());
+        assert!(container.copy_to(&written.file.with_extension("copy"), &|_| Ok(())).is_err());
+    }
+}
+
+#[test]
+fn sections_of_one_file_have_blocks_of_two_sizes() {
+    let folder = TempDir::new().unwrap();
+    let values: Vec<u32> = (0..50_000).collect();
+    let mut writer = ContainerWriter::create(folder.path(), "two.bin").unwrap();
+    writer.section("large", &values).unwrap();
+    writer.begin_in_blocks("small", BlockSize::Small).unwrap();
+    writer.write(bytemuck::cast_slice(&values)).unwrap();
+    writer.section("last", &values[..10]).unwrap();
+    writer.finish().unwrap();
+    let path = folder.path().join("two.bin");
+    let check = |path: &std::path::Path| {
+        let container = Container::open(path).unwrap();
+        container.verify(&|_| Ok(())).unwrap();
+        for (name, count) in [("large", values.len()), ("small", values.len()), ("last", 10)] {
+            let section = container.any_section(name).unwrap();
+            assert_eq!(section.slice::<u32>(0, count).unwrap(), &values[..count]);
+        }
+    };
+    check(&path);
+    let copy = folder.path().join("copy.bin");
+    Container::open(&path).unwrap().copy_to(&copy, &|_| Ok(())).unwrap();
+    check(&copy);
+    assert_eq!(std::fs::read(path).unwrap(), std::fs::read(copy).unwrap());
 }

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::FileMetadata;
-use super::file::{BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION};
+use super::file::{
+    BlockSize, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION, VERSION_OF_SMALL_BLOCKS,
+};
 use super::strings::GROUP;
 use crate::bytes::ALIGNMENT;
 use crate::error::{Error, Result};
 
 /// The bytes that are hashed and written together: some blocks, so that threads share the hashing.
-const PIECE_BYTES: usize = 32 * BLOCK_BYTES;
+const PIECE_BYTES: usize = 32 * BlockSize::Large.bytes();
 
 /// A `.bin` file being written.
 ///
@@ -25,9 +27,17 @@ pub(crate) struct ContainerWriter {
     position: u64,
     entries: Vec<[u8; ENTRY_BYTES]>,
     digests: Vec<u8>,
-    section: Option<(String, u64)>,
+    section: Option<OpenSection>,
+    version: u32,
     /// The bytes of the section that are not written yet; they begin at a block.
     piece: Vec<u8>,
+}
+
+/// The section that is being written.
+struct OpenSection {
+    name: String,
+    start: u64,
+    blocks: BlockSize,
 }
 
 impl ContainerWriter {
@@ -44,16 +54,25 @@ impl ContainerWriter {
             entries: Vec::new(),
             digests: Vec::new(),
             section: None,
+            version: VERSION,
             piece: Vec::new(),
         })
     }
 
     /// Ends the current section and starts the section `name`.
     pub(crate) fn begin(&mut self, name: &str) -> Result<()> {
+        self.begin_in_blocks(name, BlockSize::Large)
+    }
+
+    /// Ends the current section and starts the section `name`, in blocks of this size.
+    pub(crate) fn begin_in_blocks(&mut self, name: &str, blocks: BlockSize) -> Result<()> {
         self.end()?;
         debug_assert!(name.len() < NAME_BYTES);
         self.pad()?;
-        self.section = Some((name.to_owned(), self.position));
+        if blocks == BlockSize::Small {
+            self.version = VERSION_OF_SMALL_BLOCKS;
+        }
+        self.section = Some(OpenSection { name: name.to_owned(), start: self.position, blocks });
         Ok(())
     }
 
@@ -83,17 +102,18 @@ impl ContainerWriter {
 
     /// Returns the offset of the current section in the file.
     pub(crate) fn section_start(&self) -> u64 {
-        self.section.as_ref().map_or(self.position, |(_, start)| *start)
+        self.section.as_ref().map_or(self.position, |section| section.start)
     }
 
     /// Ends the current section, so that its bytes can be read back from the file.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.flush()?;
-        if let Some((name, start)) = self.section.take() {
+        if let Some(OpenSection { name, start, blocks }) = self.section.take() {
             let mut entry = [0; ENTRY_BYTES];
             entry[..name.len()].copy_from_slice(name.as_bytes());
             entry[24..32].copy_from_slice(&start.to_le_bytes());
             entry[32..40].copy_from_slice(&(self.position - start).to_le_bytes());
+            entry[40..44].copy_from_slice(&blocks.in_entry().to_le_bytes());
             self.entries.push(entry);
         }
         Ok(())
@@ -110,7 +130,7 @@ impl ContainerWriter {
 
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);
-        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[8..12].copy_from_slice(&self.version.to_le_bytes());
         header[12..16].copy_from_slice(&(self.entries.len() as u32).to_le_bytes());
         header[16..24].copy_from_slice(&table_at.to_le_bytes());
         header[24..32].copy_from_slice(&(table.len() as u64).to_le_bytes());
@@ -136,8 +156,10 @@ impl ContainerWriter {
     }
 
     fn flush(&mut self) -> Result<()> {
+        let Some(section) = &self.section else { return Ok(()) };
         let piece = std::mem::take(&mut self.piece);
-        let digests = piece.par_chunks(BLOCK_BYTES).map(|block| *blake3::hash(block).as_bytes());
+        let digests =
+            piece.par_chunks(section.blocks.bytes()).map(|block| *blake3::hash(block).as_bytes());
         self.digests.extend(digests.collect::<Vec<_>>().as_flattened());
         self.put(&piece)?;
         self.piece = piece;

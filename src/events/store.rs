@@ -55,7 +55,7 @@ impl EventStore {
     /// block on first read, or all at once by [`EventStore::verify`].
     ///
     /// # Cost
-    /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
+    /// Milliseconds. Reads 32 bytes for each block of data.
     ///
     /// A store that does not fit into three quarters of the memory that this process can have is read
     /// block by block, and many rows at a time.

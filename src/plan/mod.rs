@@ -13,4 +13,6 @@ pub use cursor::{Cursor, CursorKind, Position};
 pub use permutation::Permutation;
 pub use schedule::Schedule;
 pub use settings::{Fingerprint, Plan, Setting};
+#[cfg(feature = "prepare")]
+pub(crate) use split::bucket_of;
 pub use split::{Split, SplitRatios, SplitRule};

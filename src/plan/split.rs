@@ -1,10 +1,10 @@
 //! Splits: training, validation and test rows, by a hash of names and keys.
 
+use std::ops::Range;
+
 use crate::random::{Purpose, Stream};
 use crate::{Error, Result};
 
-/// The number of buckets that rows fall into.
-const BUCKETS: u64 = 1000;
 /// How far from 1 the sum of three ratios may lie.
 const SUM_TOLERANCE: f64 = 1e-6;
 
@@ -43,6 +43,9 @@ pub struct SplitRatios {
 }
 
 impl SplitRatios {
+    /// The number of buckets that rows fall into.
+    pub(crate) const BUCKETS: u64 = 1000;
+
     /// Turns ratios that add up to 1 into bounds, each rounded to the nearest thousandth.
     ///
     /// # Errors
@@ -58,14 +61,15 @@ impl SplitRatios {
                  {val}, test {test} (sum {sum}); give three parts such as 0.8, 0.1, 0.1"
             )));
         }
-        let bound = |ratio: f64| ((ratio * BUCKETS as f64).round() as u64).min(BUCKETS);
+        let bound = |ratio: f64| ((ratio * Self::BUCKETS as f64).round() as u64).min(Self::BUCKETS);
         let ratios = Self { train_end: bound(train), val_end: bound(train + val) };
         for (split, ratio) in Split::ALL.into_iter().zip([train, val, test]) {
             if ratio > 0.0 && ratios.bucket_count(split) == 0 {
                 return Err(Error::invalid(format!(
-                    "the {} ratio {ratio} rounds to none of the {BUCKETS} buckets that rows are \
+                    "the {} ratio {ratio} rounds to none of the {} buckets that rows are \
                      divided into; give it 0.001 or more, or 0 for an empty split",
-                    split.name()
+                    split.name(),
+                    Self::BUCKETS
                 )));
             }
         }
@@ -75,11 +79,17 @@ impl SplitRatios {
     /// Returns how many of the thousand buckets belong to `split`; the plan holds these numbers.
     #[must_use]
     pub fn bucket_count(self, split: Split) -> u64 {
-        match split {
-            Split::Train => self.train_end,
-            Split::Val => self.val_end - self.train_end,
-            Split::Test => BUCKETS - self.val_end,
-        }
+        self.buckets(split).len() as u64
+    }
+
+    /// Returns the buckets of `split`.
+    pub(crate) fn buckets(self, split: Split) -> Range<u16> {
+        let [start, end] = match split {
+            Split::Train => [0, self.train_end],
+            Split::Val => [self.train_end, self.val_end],
+            Split::Test => [self.val_end, Self::BUCKETS],
+        };
+        start as u16..end as u16
     }
 }
 
@@ -99,7 +109,17 @@ pub struct SplitRule {
     pub ratios: SplitRatios,
 }
 
+impl Default for SplitRule {
+    /// Returns the rule of the seed 123 and the default ratios.
+    fn default() -> Self {
+        Self { seed: Self::DEFAULT_SEED, ratios: SplitRatios::default() }
+    }
+}
+
 impl SplitRule {
+    /// The seed of the default rule, by which stores record the buckets of their tasks' seeds.
+    pub(crate) const DEFAULT_SEED: u64 = 123;
+
     /// Returns the split of the row whose anchor has this key, in the task of this name.
     ///
     /// Both identities come from names and keys ([`name_identity`](crate::random::name_identity)),
@@ -110,14 +130,19 @@ impl SplitRule {
     #[inline]
     #[must_use]
     pub fn split_of(&self, task_identity: u64, anchor_key_identity: u64) -> Split {
-        let stream =
-            Stream::new(self.seed, Purpose::Split, [task_identity, anchor_key_identity, 0]);
-        let bucket = stream.word(0) % BUCKETS;
+        let bucket = bucket_of(self.seed, task_identity, anchor_key_identity);
         // Without branches, which a processor would guess wrong for every fifth seed.
         let passed =
             [self.ratios.train_end, self.ratios.val_end].map(|end| usize::from(bucket >= end));
         Split::ALL[passed[0] + passed[1]]
     }
+}
+
+/// Returns the bucket of the row whose anchor has this key, by the rule with this seed.
+#[inline]
+pub(crate) fn bucket_of(seed: u64, task_identity: u64, anchor_key_identity: u64) -> u64 {
+    let stream = Stream::new(seed, Purpose::Split, [task_identity, anchor_key_identity, 0]);
+    stream.word(0) % SplitRatios::BUCKETS
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub struct StageReport {
 /// ```
 /// use headwater::{prepare::stage, progress::Silent, store::Store};
 ///
-/// let (node, store) = (tempfile::tempdir()?, "checkpoints/store-v3-small".as_ref());
+/// let (node, store) = (tempfile::tempdir()?, "checkpoints/store-v4-small".as_ref());
 /// let local = node.path().join("shop.db");
 /// assert!(stage(store, &local, &Silent)?.copied);
 /// assert!(!stage(store, &local, &Silent)?.copied);

@@ -67,7 +67,7 @@ use stream::{Pass, Place, Steps};
 /// # use headwater::plan::{Assignment, Split};
 /// # use headwater::sampler::{Sampler, Settings, Speed};
 /// # use headwater::store::Store;
-/// let store = Arc::new(Store::open(Path::new("checkpoints/store-v3-small"))?);
+/// let store = Arc::new(Store::open(Path::new("checkpoints/store-v4-small"))?);
 /// let rank = Assignment::new(0, 1)?; // rank 0 of 1
 /// let sampler = Sampler::new(vec![store], Settings::default(), rank, Speed::default())?;
 /// let (batch, _) = sampler.next(Split::Train)?;

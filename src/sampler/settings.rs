@@ -2,7 +2,7 @@
 
 use crate::days::DAY_US;
 use crate::error::{Error, Result};
-use crate::plan::{Plan, Split, SplitRatios, SplitRule};
+use crate::plan::{Plan, Split, SplitRule};
 use crate::store::is_time;
 
 use super::masks::Masks;
@@ -161,7 +161,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             seed: 42,
-            split: SplitRule { seed: 123, ratios: SplitRatios::default() },
+            split: SplitRule::default(),
             aliases: None,
             tasks: None,
             pools: Vec::new(),

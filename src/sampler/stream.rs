@@ -112,7 +112,7 @@ impl Steps {
                 shuffle = Some((epoch, task.shuffle(self.seed, self.split, epoch)?));
             }
             let ordinal = shuffle.as_ref().map_or(0, |(_, shuffle)| shuffle.at(position));
-            let seed_index = task.seed_index(self.split, ordinal);
+            let seed_index = task.seed_index(self.split, ordinal)?;
             sources.push(match self.split {
                 Split::Train => SequenceSource::TrainSeed { seed_index, epoch },
                 _ => SequenceSource::Seed { seed_index, epoch },
@@ -229,7 +229,7 @@ impl Pass {
         for row in 0..self.batch_size {
             let ordinal = first + self.assignment.position(0, self.batch_size, row)?;
             sources.push(if ordinal < count {
-                SequenceSource::Seed { seed_index: task.seed_index(self.split, ordinal), epoch: 0 }
+                SequenceSource::Seed { seed_index: task.seed_index(self.split, ordinal)?, epoch: 0 }
             } else {
                 SequenceSource::Filler
             });

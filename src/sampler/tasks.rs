@@ -1,6 +1,7 @@
 //! The tasks that a sampler serves: their seeds, divided into splits, and their targets.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -9,7 +10,7 @@ use super::names::find;
 use super::pools::{RowSeeds, row_seeds};
 use super::sequence::{Heading, Target};
 use super::settings::Settings;
-use super::subset::Subset;
+use super::subset::{Bits, Grouped, Subset};
 use crate::days::time_text;
 use crate::error::{Context, Error, Result};
 use crate::plan::{Permutation, Plan, Split, SplitRule};
@@ -74,15 +75,9 @@ impl Task {
         let identity = name_identity(&metadata.name);
         let by_key = Splitter { rule: &settings.split, identity, anchor };
         let splits_of = |seeds: Range<u32>, splits: &mut [Option<Split>]| -> Result<()> {
-            if task.records_split() {
-                for (split, seed) in splits.iter_mut().zip(seeds.clone()) {
-                    *split = task.recorded_split(seed)?;
-                }
-            } else {
-                match task.anchors(seeds.clone())? {
-                    Some(rows) => by_key.splits_of_any(rows, splits)?,
-                    None => by_key.splits_of(seeds.clone(), splits)?,
-                }
+            match task.anchors(seeds.clone())? {
+                Some(rows) => by_key.splits_of_any(rows, splits)?,
+                None => by_key.splits_of(seeds.clone(), splits)?,
             }
             if settings.require_label {
                 for (split, seed) in splits.iter_mut().zip(seeds) {
@@ -94,8 +89,13 @@ impl Task {
             Ok(())
         };
         let name = format!("{name}/{}", metadata.name);
-        let subsets =
-            divide(metadata.seed_count, splits_of).context(|| format!("task {name:?}"))?;
+        let is_recorded =
+            task.records_split() || settings.split.seed == store.metadata().split_seed;
+        let subsets = match is_recorded {
+            true => recorded(task, settings),
+            false => divide(metadata.seed_count, splits_of),
+        };
+        let subsets = subsets.context(|| format!("task {name:?}"))?;
         let hidden = match &metadata.target {
             TargetMetadata::Cell { column, hide } => [&[*column], &hide[..]].concat(),
             TargetMetadata::Derived { .. } => Vec::new(),
@@ -193,7 +193,10 @@ impl Task {
     }
 
     /// Returns the `seed_index` at `ordinal` of a split, in the order of the store.
-    pub(super) fn seed_index(&self, split: Split, ordinal: u64) -> u32 {
+    ///
+    /// # Errors
+    /// `Corrupt` when the store is damaged.
+    pub(super) fn seed_index(&self, split: Split, ordinal: u64) -> Result<u32> {
         self.subsets[split as usize].at(ordinal)
     }
 
@@ -202,8 +205,12 @@ impl Task {
     /// # Errors
     /// `InvalidArgument` for a seed that is left out.
     pub(super) fn split_of(&self, seed_index: u32) -> Result<Split> {
-        let is_in = |split: &Split| self.subsets[*split as usize].contains(seed_index);
-        Split::ALL.into_iter().find(is_in).ok_or_else(|| self.left_out(seed_index))
+        for split in Split::ALL {
+            if self.subsets[split as usize].contains(seed_index)? {
+                return Ok(split);
+            }
+        }
+        Err(self.left_out(seed_index))
     }
 
     /// The error of a seed that is in no split.
@@ -319,11 +326,25 @@ impl Splitter<'_> {
     }
 }
 
+/// Returns the three splits of a task by the groups that its store records.
+///
+/// # Cost
+/// Reads half a byte for each seed whose split is a bucket's, and less for recorded splits.
+fn recorded(task: &StoreTask, settings: &Settings) -> Result<[Subset; 3]> {
+    let groups = task.groups();
+    let of_split = |split| {
+        let wanted = groups.of_split(split, settings.split.ratios, settings.require_label);
+        Ok(Subset::Grouped(Grouped::new(Arc::clone(groups), wanted)?))
+    };
+    let [train, val, test] = Split::ALL.map(of_split);
+    Ok([train?, val?, test?])
+}
+
 /// Divides the seeds of a task into the three splits. `splits_of` writes those of at most [`TOGETHER`]
 /// seeds that follow each other; seeds that it gives none are left out.
 ///
 /// # Cost
-/// A hash for each seed whose split is not recorded, in parallel.
+/// A hash for each seed, in parallel.
 fn divide(
     seed_count: u32,
     splits_of: impl Fn(Range<u32>, &mut [Option<Split>]) -> Result<()> + Sync,
@@ -343,7 +364,8 @@ fn divide(
         }
         Ok(())
     })?;
-    Ok(Split::ALL.map(|split| Subset::new(words.iter().map(|of| of[split as usize]).collect())))
+    let of_split = |split| words.iter().map(|of| of[split as usize]).collect();
+    Ok(Split::ALL.map(|split| Subset::Bits(Bits::new(of_split(split)))))
 }
 
 /// Returns the tasks that `settings` name, in the order of the databases and their tasks, then the pools.

@@ -9,7 +9,7 @@ use crate::store::Store;
 
 /// Returns the bytes of the first train batches with so much memory.
 fn batches(memory: Option<u64>, texts: &Texts) -> Vec<Vec<u8>> {
-    let store = Store::open_within(Path::new("checkpoints/store-v3-small"), memory).unwrap();
+    let store = Store::open_within(Path::new("checkpoints/store-v4-small"), memory).unwrap();
     assert_eq!(store.is_larger_than_memory(), memory.is_some());
     let mut settings = Settings::default();
     let shape = &mut settings.shape;
@@ -34,7 +34,7 @@ fn p1_a_store_larger_than_memory_gives_the_same_batches() {
 #[test]
 fn p1_stores_that_are_larger_than_memory_together_give_the_same_batches() {
     let batches = |of_one: f64| {
-        let path = Path::new("checkpoints/store-v3-small");
+        let path = Path::new("checkpoints/store-v4-small");
         let store = || Arc::new(Store::open_within(path, None).unwrap());
         let stores = vec![store(), store()];
         let memory = (stores[0].file_bytes() as f64 * of_one) as u64;
@@ -60,7 +60,7 @@ fn p1_stores_that_are_larger_than_memory_together_give_the_same_batches() {
 #[test]
 fn more_threads_wait_for_the_disk_than_were_asked_for() {
     let threads = |memories: &[Option<u64>]| {
-        let path = Path::new("checkpoints/store-v3-small");
+        let path = Path::new("checkpoints/store-v4-small");
         let store = |&memory: &_| Arc::new(Store::open_within(path, memory).unwrap());
         let stores = memories.iter().map(store).collect();
         let aliases = (0..memories.len()).map(|place| place.to_string()).collect();

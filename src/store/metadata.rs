@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::fold::ZScore;
 
 /// The version of the store's format that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 /// The content of a store.
 ///
@@ -40,6 +40,8 @@ pub struct Metadata {
     /// The summaries: tables of what came to be known in each period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<SummaryMetadata>,
+    /// The seed of the split rule by which the buckets of the tasks' seeds are recorded.
+    pub split_seed: u64,
     /// The tasks.
     pub tasks: Vec<TaskMetadata>,
     /// Every other file of the store.
@@ -395,7 +397,7 @@ pub enum TargetMetadata {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         hide: Vec<u32>,
     },
-    /// A file of its own in `tasks/`.
+    /// Seeds and targets in the file of the task.
     Derived {
         /// The target as a column of its own; its offset is 0.
         column: ColumnMetadata,

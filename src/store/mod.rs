@@ -4,6 +4,7 @@
 mod changed;
 mod check;
 pub(crate) mod counts;
+mod groups;
 mod metadata;
 mod pairs;
 mod period;
@@ -35,6 +36,7 @@ use crate::memory::memory_available;
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
 pub(crate) use changed::Change;
+pub(crate) use groups::{Groups, Wanted};
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
     FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, StatisticsUntil,
@@ -52,7 +54,12 @@ pub(crate) use time::is_time;
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
-pub(crate) use {metadata::label_table_name, time::known_from, totals::section_names};
+pub(crate) use {
+    groups::{GROUP_COUNTS, GROUPS, RUN, group_count},
+    metadata::label_table_name,
+    time::known_from,
+    totals::section_names,
+};
 
 pub(crate) const GRAPH_FILE: &str = "graph.bin";
 pub(crate) const COLUMN_FILE: &str = "column_embeddings.bin";
@@ -64,7 +71,7 @@ pub(crate) fn table_file(name: &str) -> String {
     format!("tables/{name}.bin")
 }
 
-/// Returns the path of a derived task's file in the store's folder.
+/// Returns the path of a task's file in the store's folder.
 pub(crate) fn task_file(name: &str) -> String {
     format!("tasks/{name}.bin")
 }
@@ -78,7 +85,7 @@ pub(crate) fn task_file(name: &str) -> String {
 /// ```
 /// use headwater::store::Store;
 ///
-/// let store = Store::open("checkpoints/store-v3-small".as_ref())?;
+/// let store = Store::open("checkpoints/store-v4-small".as_ref())?;
 /// store.verify(&|_bytes_read| Ok(()))?;
 /// let customers = store.table("customers")?;
 /// let row = customers.require("ann")?;
@@ -111,7 +118,7 @@ impl Store {
     /// block by block, ahead of their use ([`Store::is_larger_than_memory`]).
     ///
     /// # Cost
-    /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
+    /// Milliseconds. Reads 32 bytes for each block of data.
     ///
     /// # Errors
     /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
@@ -155,10 +162,7 @@ impl Store {
             .tasks
             .iter()
             .map(|task| {
-                let container = match task.target {
-                    TargetMetadata::Cell { .. } => None,
-                    TargetMetadata::Derived { .. } => Some(file(&task_file(&task.name))?),
-                };
+                let container = file(&task_file(&task.name))?;
                 Task::open(container, task, metadata.target_column(task).semantic())
             })
             .collect::<Result<Vec<_>>>()?;

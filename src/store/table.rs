@@ -53,7 +53,7 @@ struct RowTime {
 }
 
 impl Table {
-    pub(super) fn open(container: &Container, metadata: &TableMetadata) -> Result<Self> {
+    pub(crate) fn open(container: &Container, metadata: &TableMetadata) -> Result<Self> {
         let rows = u64::from(metadata.row_count);
         let keys = if metadata.key.is_empty() {
             None

@@ -1,20 +1,23 @@
 //! `Task`: seeds (rows with their observation times) and targets.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::groups::Groups;
 use super::metadata::{ColumnStats, TargetMetadata, TaskMetadata};
 use super::semantic::SemanticType;
 use super::table::{Cell, Table};
 use super::time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING};
 use crate::container::{Container, Section};
 use crate::error::{Error, Result};
-use crate::plan::Split;
+use crate::plan::{Split, SplitRatios};
 
 /// A task of an open store.
 pub struct Task {
     metadata: TaskMetadata,
     semantic: SemanticType,
     derived: Option<Derived>,
+    groups: Arc<Groups>,
 }
 
 struct Derived {
@@ -40,13 +43,14 @@ pub struct Seed {
 
 impl Task {
     pub(super) fn open(
-        container: Option<&Container>,
+        container: &Container,
         metadata: &TaskMetadata,
         semantic: SemanticType,
     ) -> Result<Self> {
         let seeds = u64::from(metadata.seed_count);
-        let derived = match (&metadata.target, container) {
-            (TargetMetadata::Derived { column, recorded_split, .. }, Some(container)) => {
+        let derived = match &metadata.target {
+            TargetMetadata::Cell { .. } => None,
+            TargetMetadata::Derived { column, recorded_split, .. } => {
                 let width = u64::from(target_bytes(&column.stats));
                 Some(Derived {
                     anchors: container.section("anchors", seeds * 4)?,
@@ -59,9 +63,10 @@ impl Task {
                     },
                 })
             }
-            _ => None,
         };
-        Ok(Self { metadata: metadata.clone(), semantic, derived })
+        let records_split = derived.as_ref().is_some_and(|derived| derived.splits.is_some());
+        let groups = Arc::new(Groups::open(container, metadata.seed_count, records_split)?);
+        Ok(Self { metadata: metadata.clone(), semantic, derived, groups })
     }
 
     /// Returns the metadata of the task.
@@ -90,12 +95,25 @@ impl Task {
         self.derived.as_ref().is_some_and(|derived| derived.splits.is_some())
     }
 
-    /// Returns the recorded split of a seed; none where the task records none.
+    /// Returns the number of seeds of each split, in the order of [`Split::ALL`]; of a task that records no
+    /// split, by these ratios and the split seed of the store.
     ///
     /// # Errors
     /// `Corrupt` when damaged.
-    pub(crate) fn recorded_split(&self, seed_index: u32) -> Result<Option<Split>> {
-        self.derived.as_ref().map_or(Ok(None), |derived| derived.split(seed_index as usize))
+    pub(crate) fn split_sizes(&self, ratios: SplitRatios) -> Result<[u64; 3]> {
+        let mut sizes = [0; 3];
+        for (size, split) in sizes.iter_mut().zip(Split::ALL) {
+            let wanted = self.groups.of_split(split, ratios, false);
+            for run in 0..self.groups.run_count() {
+                *size += u64::from(self.groups.count(run, &wanted)?);
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Returns the groups of its seeds.
+    pub(crate) fn groups(&self) -> &Arc<Groups> {
+        &self.groups
     }
 
     /// Returns one seed; `anchor` is the task's table.

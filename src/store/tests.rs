@@ -9,7 +9,7 @@ use super::{METADATA_FILE, Metadata, Store};
 use crate::container::{Container, open_folder, warm};
 use crate::error::{Error, ErrorKind};
 
-const SMALL: &str = "checkpoints/store-v3-small";
+const SMALL: &str = "checkpoints/store-v4-small";
 
 fn containers() -> (u64, Vec<Container>) {
     let (_, _, containers) = open_folder::<Metadata>(Path::new(SMALL), None).unwrap();

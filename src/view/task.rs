@@ -5,7 +5,6 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::plan::{Split, SplitRule};
 use crate::random::name_identity;
-use crate::sampler::Settings;
 use crate::store::{LinkMetadata, Seed, Store, Table, Task};
 
 /// The split of each seed of a task: the recorded one, or else that of the sampler's default rule.
@@ -18,7 +17,7 @@ impl Splits {
     /// Returns the splits of a task's seeds.
     #[must_use]
     pub fn of(task: &Task) -> Self {
-        Self { rule: Settings::default().split, identity: name_identity(&task.metadata().name) }
+        Self { rule: SplitRule::default(), identity: name_identity(&task.metadata().name) }
     }
 
     /// Returns the split of a seed.
@@ -80,14 +79,7 @@ impl TaskView {
     pub fn of(store: &Store, task: &Task) -> Result<Self> {
         let metadata = task.metadata();
         let anchor = &store.tables()[metadata.anchor as usize];
-        let splits = Splits::of(task);
-        let mut sizes = [0_u64; Split::ALL.len()];
-        let mut recorded_split = false;
-        for seed_index in 0..metadata.seed_count {
-            let seed = task.seed(anchor, seed_index)?;
-            recorded_split |= seed.split.is_some();
-            sizes[splits.split_of(anchor, &seed)? as usize] += 1;
-        }
+        let sizes = task.split_sizes(SplitRule::default().ratios)?;
         let [train, val, test] = sizes;
         Ok(Self {
             name: metadata.name.clone(),
@@ -97,7 +89,7 @@ impl TaskView {
             train,
             val,
             test,
-            recorded_split,
+            recorded_split: task.records_split(),
             link: metadata.link().map(|link| LinkView::of(store, link)),
         })
     }

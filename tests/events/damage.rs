@@ -110,7 +110,7 @@ fn p6_no_silent_change_of_an_event_store() {
 
 #[test]
 fn a_store_of_another_kind_is_rejected() {
-    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v3-small");
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v4-small");
     let error = EventStore::open(&tables).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotOurs);
     assert!(error.to_string().ends_with(

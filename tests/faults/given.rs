@@ -171,7 +171,7 @@ fn copied(from: &str, to: &Path) {
 }
 
 pub(crate) fn store(folder: &Path) {
-    copied("store-v3-small", &folder.join("store"));
+    copied("store-v4-small", &folder.join("store"));
 }
 
 /// As [`store`], with a page that is to be replaced.

@@ -20,7 +20,7 @@ use crate::full_disk::SmallDisk;
 use crate::{Workshop, assert_same_folders, headwater, run, succeed};
 
 const EVENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/checkpoints/events-v1-small");
-const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/checkpoints/store-v3-small");
+const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/checkpoints/store-v4-small");
 
 /// A folder with the demo shop as `store`; prepared once for all tests.
 fn shop() -> &'static Workshop {

@@ -47,7 +47,7 @@ def test_a_folder_that_is_not_a_store_raises_not_ours(tmp_path):
 def test_another_format_version_is_refused(store_path, tmp_path):
     path = copy_of(store_path, tmp_path)
     text = (path / "metadata.json").read_text()
-    text = text.replace('"format_version": 3', '"format_version": 99')
+    text = text.replace('"format_version": 4', '"format_version": 99')
     (path / "metadata.json").write_text(text)
     with pytest.raises(headwater.VersionMismatch, match="version 99"):
         headwater.Store(path)

@@ -28,7 +28,7 @@ def test_any_call_of_the_package_may_fail(tmp_path):
     base, room = tmp_path / "base", tmp_path / "room"
     for folder in (base, room):
         folder.mkdir()
-    for name, golden in [("store", "store-v3-small"), ("events", "events-v1-small")]:
+    for name, golden in [("store", "store-v4-small"), ("events", "events-v1-small")]:
         shutil.copytree(ROOT / "checkpoints" / golden, base / name)
     (base / "schema.toml").write_text(SCHEMA)
     (base / "sql.toml").write_text(SCHEMA + SQL_TASK)

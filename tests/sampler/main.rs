@@ -28,6 +28,7 @@ mod resume;
 mod resume_cost;
 mod same_bits;
 mod several_databases;
+mod splits;
 mod staleness;
 #[path = "../shared/stores.rs"]
 mod stores;

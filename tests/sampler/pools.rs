@@ -19,7 +19,7 @@ fn pool(table: &str, obs_time: Option<i64>) -> Settings {
 
 /// The small golden store: orders have a time, remarks have none.
 fn store() -> Arc<Store> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v3-small");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v4-small");
     Arc::new(Store::open(&path).unwrap())
 }
 

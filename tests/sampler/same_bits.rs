@@ -137,7 +137,7 @@ proptest! {
 /// The digests are the same for every build and machine.
 #[test]
 fn p1_golden_digests_of_streams() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v3-small");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v4-small");
     let store = Arc::new(Store::open(&path).unwrap());
     let digest = |settings: &Settings| {
         let sampler = sampler(&store, settings, (0, 1), PLAIN).unwrap();

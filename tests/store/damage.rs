@@ -246,8 +246,8 @@ fn p6_messages_name_the_damage_and_the_remedy() {
          found another kind of file"
     );
     assert_eq!(
-        message(&damaged, orders, |bytes| bytes[8] = 2),
-        "DB/tables/orders.bin: expected store format version 1, found version 2; prepare the \
+        message(&damaged, orders, |bytes| bytes[8] = 3),
+        "DB/tables/orders.bin: expected a file of format version 1 or 2, found version 3; prepare the \
          store with this version of headwater, or read it with the version that wrote it"
     );
     assert_eq!(
@@ -277,11 +277,11 @@ fn p6_messages_name_the_damage_and_the_remedy() {
     );
     let edited = message(&damaged, "metadata.json", |bytes| {
         let text = String::from_utf8(std::mem::take(bytes)).unwrap();
-        *bytes = text.replacen("\"format_version\": 3", "\"format_version\": 9", 1).into_bytes();
+        *bytes = text.replacen("\"format_version\": 4", "\"format_version\": 9", 1).into_bytes();
     });
     assert_eq!(
         edited,
-        "DB/metadata.json: expected store format version 3, found version 9; prepare the store \
+        "DB/metadata.json: expected store format version 4, found version 9; prepare the store \
          with this version of headwater, or read it with the version that wrote it"
     );
     assert!(

@@ -40,7 +40,7 @@ def golden() -> dict[str, str]:
         encoded = headwater.Cursor.read(str(path)).encode()
         assert encoded == path.read_bytes(), f"{path} is encoded otherwise than before"
         found[path.name] = hashlib.sha256(encoded).hexdigest()[:16]
-    path = ROOT / "checkpoints/store-v3-small"
+    path = ROOT / "checkpoints/store-v4-small"
     command("verify", str(path))
     with headwater.Sampler(str(path), seed=1, default_batch_size=4) as sampler:
         found[path.name] = digest(sampler.next_train_batch() for _ in range(30))

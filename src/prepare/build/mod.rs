@@ -18,6 +18,7 @@ mod children;
 pub(super) mod columns;
 mod events;
 mod first_pass;
+mod groups;
 mod key_list;
 pub(super) mod keys;
 mod layout;

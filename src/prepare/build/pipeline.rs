@@ -1,6 +1,7 @@
 //! Runs all steps of a preparation, from the source to the files of the store.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use super::aggregates;
 use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
 use super::first_pass::{Ingested, TableInput, ingest};
+use super::groups::{self, Buckets};
 use super::keys::write_key;
 use super::layout::column_metadata;
 use super::leaks;
@@ -25,10 +27,11 @@ use super::tasks::{self, Derived};
 use super::texts::{SpilledTexts, Texts};
 use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
-use crate::container::{ContainerWriter, StringsWriter};
+use crate::container::{Container, ContainerWriter, StringsWriter};
 use crate::days::time_text;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::memory::memory_available;
+use crate::plan::SplitRule;
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task};
@@ -37,7 +40,8 @@ use crate::prepare::values::to_texts;
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
-    StatisticsUntil, SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata,
+    StatisticsUntil, SummaryMetadata, Table as StoreTable, TableMetadata, TargetMetadata,
+    TaskMetadata, table_file, task_file,
 };
 
 /// The state of a preparation.
@@ -423,10 +427,14 @@ impl<'a> Preparation<'a> {
         derived_tasks: &HashMap<String, Derived>,
     ) -> Result<Vec<TaskMetadata>> {
         let mut tasks = Vec::new();
+        let mut anchors = Anchors { folder: self.folder, tables, opened: HashMap::new() };
         for task in &self.schema.tasks {
+            self.options.progress.begin(&format!("dividing seeds of task {}", task.name), None);
             let metadata = match (&task.cell, &task.derived, derived_tasks.get(&task.name)) {
-                (Some(cell), _, _) => self.cell_task(task, cell, tables),
-                (_, Some(derived), Some(read)) => self.write_task(task, derived, read),
+                (Some(cell), _, _) => self.write_cell_task(task, cell, &mut anchors),
+                (_, Some(derived), Some(read)) => {
+                    self.write_task(task, derived, read, &mut anchors)
+                }
                 _ => Err(Error::schema("expected either cell or derived")),
             };
             tasks.push(metadata.context(|| format!("task {:?}", task.name))?);
@@ -439,17 +447,19 @@ impl<'a> Preparation<'a> {
         task: &Task,
         derived: &DerivedTask,
         read: &Derived,
+        anchors: &mut Anchors<'_>,
     ) -> Result<TaskMetadata> {
-        let index = self.column_count;
-        let (column, file) = read.write(self.folder, task, index, &mut self.category_count)?;
+        let anchor = self.schema.table(&derived.anchor).unwrap_or_default();
+        let (index, categories) = (self.column_count, &mut self.category_count);
+        let (column, file) =
+            read.write(self.folder, task, index, categories, anchors.table(anchor)?)?;
         // The rows of a question about links are pairs; it asks about the rows of its anchor.
         let asked = task.predict.as_ref().map_or(&derived.anchor, |predict| &predict.anchor);
         self.name_column(&read.summary, &task.name, asked);
         self.files.push(file);
-        let anchor = self.schema.table(&derived.anchor);
         Ok(TaskMetadata {
             name: task.name.clone(),
-            anchor: anchor.unwrap_or_default() as u32,
+            anchor: anchor as u32,
             seed_count: read.seed_count(),
             sees_everything: task.sees_everything,
             strict: task.strict,
@@ -462,21 +472,21 @@ impl<'a> Preparation<'a> {
         })
     }
 
-    fn cell_task(
-        &self,
+    fn write_cell_task(
+        &mut self,
         task: &Task,
         cell: &CellTask,
-        tables: &[TableMetadata],
+        anchors: &mut Anchors<'_>,
     ) -> Result<TaskMetadata> {
         let missing = || Error::schema("the table or the column of the cell is not in the schema");
         let anchor = self.schema.table(&cell.table).ok_or_else(missing)?;
-        let table = &tables[anchor];
+        let table = &anchors.tables[anchor];
         let place = |name: &String| {
             let place = table.columns.iter().position(|column| column.name == *name);
             place.map(|place| place as u32).ok_or_else(missing)
         };
         let column = place(&cell.column)?;
-        let hide = cell.hide.iter().map(place).collect::<Result<_>>()?;
+        let hide = cell.hide.iter().map(&place).collect::<Result<_>>()?;
         let undated = self.undated[anchor].always + self.undated[anchor].never;
         if undated > 0 && !task.sees_everything {
             return Err(Error::data(format!(
@@ -485,10 +495,17 @@ impl<'a> Preparation<'a> {
                 table.row_count, table.name
             )));
         }
+        let (seed_count, rows) = (table.row_count, anchors.table(anchor)?);
+        let mut file = ContainerWriter::create(self.folder, &task_file(&task.name))?;
+        let buckets = Buckets::new(&task.name, rows);
+        groups::write(&mut file, seed_count, false, |row| {
+            Ok((buckets.of(row)?, rows.row(row)?.is_null(column as usize)))
+        })?;
+        self.files.push(file.finish()?);
         Ok(TaskMetadata {
             name: task.name.clone(),
             anchor: anchor as u32,
-            seed_count: table.row_count,
+            seed_count,
             sees_everything: task.sees_everything,
             strict: false,
             target: TargetMetadata::Cell { column, hide },
@@ -564,6 +581,7 @@ impl<'a> Preparation<'a> {
             relations: self.relations,
             aggregates,
             summaries: self.summaries,
+            split_seed: SplitRule::DEFAULT_SEED,
             tasks,
             files: self.files,
         };
@@ -578,6 +596,26 @@ impl<'a> Preparation<'a> {
             text_count,
             store_bytes: file_bytes + text.len() as u64,
             remarks: self.remarks,
+        })
+    }
+}
+
+/// The tables of seeds, opened once they are written.
+struct Anchors<'a> {
+    folder: &'a Path,
+    tables: &'a [TableMetadata],
+    opened: HashMap<usize, StoreTable>,
+}
+
+impl Anchors<'_> {
+    fn table(&mut self, place: usize) -> Result<&StoreTable> {
+        Ok(match self.opened.entry(place) {
+            Entry::Occupied(opened) => opened.into_mut(),
+            Entry::Vacant(place_of) => {
+                let metadata = &self.tables[place];
+                let file = Container::open(&self.folder.join(table_file(&metadata.name)))?;
+                place_of.insert(StoreTable::open(&file, metadata)?)
+            }
         })
     }
 }

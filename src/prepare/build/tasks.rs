@@ -10,6 +10,7 @@ use arrow_select::filter::filter;
 
 use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
+use super::groups::{self, Buckets};
 use super::key_list::KeyList;
 use super::keys::{KeyFaults, NULL_KEY, digest, write_key};
 use super::layout::column_metadata;
@@ -27,7 +28,7 @@ use crate::prepare::names::counted;
 use crate::prepare::schema::{DerivedTask, Limits, Predict, Task};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error, to_texts};
-use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
+use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, Table as StoreTable, task_file};
 
 /// The seeds of a derived task, all in memory: they are few compared to the rows of the database.
 pub(super) struct Derived {
@@ -424,13 +425,15 @@ impl Derived {
         )))
     }
 
-    /// Writes the file of the task; returns the metadata of its target.
+    /// Writes the file of the task, whose seeds are in the rows of `anchor`; returns the metadata of its
+    /// target.
     pub(super) fn write(
         &self,
         folder: &Path,
         task: &Task,
         column_index: u32,
         category_count: &mut u32,
+        anchor: &StoreTable,
     ) -> Result<(ColumnMetadata, FileMetadata)> {
         let column = column_metadata(&self.summary, column_index, category_count)?;
         let mut file = ContainerWriter::create(folder, &task_file(&task.name))?;
@@ -445,6 +448,15 @@ impl Derived {
             let tags: Vec<u8> = self.splits.iter().map(|&split| split as u8).collect();
             file.section("splits", &tags)?;
         }
+        let buckets = Buckets::new(&task.name, anchor);
+        groups::write(&mut file, self.seed_count(), !self.splits.is_empty(), |seed| {
+            let seed = seed as usize;
+            let group = match self.splits.get(seed) {
+                Some(split) => *split as u16,
+                None => buckets.of(self.anchors[seed])?,
+            };
+            Ok((group, nulls[seed] != 0))
+        })?;
         Ok((column, file.finish()?))
     }
 }

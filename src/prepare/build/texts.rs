@@ -22,7 +22,7 @@ use super::keys::{KeyDigest, KeyIndex, PARTS, part_of};
 use super::read_batch::TextColumn;
 use super::scratch::Scratch;
 use crate::bytes::reserve;
-use crate::container::{ContainerWriter, StringsWriter, read_next};
+use crate::container::{BlockSize, ContainerWriter, StringsWriter, read_next};
 use crate::error::{Error, Result};
 use crate::files::open_file;
 use crate::prepare::embed::Embedder;
@@ -250,7 +250,7 @@ impl Texts {
         let count = self.strings.count();
         self.strings.finish(&mut self.file, "texts")?;
         if let Some(embedder) = embedder {
-            self.file.begin("vectors")?;
+            self.file.begin_in_blocks("vectors", BlockSize::Small)?;
             let failed = |e| Error::io(&self.path, "reading", e);
             let mut reader = open_file(&self.path)?;
             reader.seek(SeekFrom::Start(start)).map_err(failed)?;

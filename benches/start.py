@@ -1,0 +1,115 @@
+"""Measures the start of a sampler over many seeds: from the process to the first batch.
+
+    python benches/start.py --work FOLDER [--seeds 100000000] [--record FILE]
+
+Prepares a store of one table with a time and a number, which its only task predicts, unless the
+folder has it already. Each turn starts one process with the split seed of the store, whose buckets
+are recorded, and one with another, for which every seed is hashed; all files are read before, so
+that no process waits for the disk. Figures are CPU and wall seconds of opening the store and
+making the sampler, of the first batch, and the memory of the process that is not a mapped file.
+Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import prepare
+import pyarrow as pa
+from tables import anonymous_bytes
+
+PIECE = 1_000_000
+SCHEMA = """
+database = "seeds"
+
+[[table]]
+name = "t"
+time = { column = "at" }
+columns = { at = "timestamp", size = "numerical" }
+
+[[task]]
+name = "size"
+cell = { table = "t", column = "size" }
+"""
+
+
+def rows(count: int) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of the table; no two are equal."""
+    for first in range(0, count, PIECE):
+        at = np.arange(first, min(first + PIECE, count), dtype=np.int64)
+        sizes = pa.array((at % 1009).astype(np.float64))
+        yield pa.record_batch({"at": pa.array(at * 1_000_000).cast("timestamp[us]"), "size": sizes})
+
+
+def store_of(work: Path, seeds: int) -> Path:
+    """Returns the store with so many seeds, and prepares it first if it is not there."""
+    import headwater
+
+    store = work / f"seeds-{seeds}"
+    if not store.exists():
+        schema = work / "seeds.toml"
+        schema.write_text(SCHEMA)
+        fields = next(rows(1)).schema
+        stream = pa.RecordBatchReader.from_batches(fields, rows(seeds))
+        headwater.prepare({"t": stream}, schema, store, text_vectors=False)
+    return store
+
+
+def turn(store: str, split_seed: int) -> dict[str, float]:
+    """Makes a sampler and its first batch in this process."""
+    import headwater
+
+    before = anonymous_bytes()
+    cpu, wall = time.process_time(), time.perf_counter()
+    sampler = headwater.Sampler(store, split_seed=split_seed, num_prefetch=0, num_threads=1)
+    made = time.process_time() - cpu, time.perf_counter() - wall
+    cpu, wall = time.process_time(), time.perf_counter()
+    sampler.next_batch("train")
+    first = time.process_time() - cpu, time.perf_counter() - wall
+    return {
+        "sampler_cpu_s": round(made[0], 4),
+        "sampler_wall_s": round(made[1], 4),
+        "first_batch_cpu_s": round(first[0], 4),
+        "first_batch_wall_s": round(first[1], 4),
+        "anonymous_mb": round((anonymous_bytes() - before) / 1e6, 1),
+    }
+
+
+def main() -> None:
+    """Measures, prints and records."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=100_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", type=Path, help="write the figures here")
+    parser.add_argument("--turn", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.turn:
+        print(json.dumps(turn(options.turn[0], int(options.turn[1]))))
+        return
+    store = store_of(options.work, options.seeds)
+    for file in store.rglob("*.bin"):
+        with file.open("rb") as opened:
+            while opened.read(1 << 24):
+                pass
+    record = prepare.heading(f"start of a sampler over {options.seeds:,} seeds, one thread")
+
+    def started(split_seed: int) -> dict[str, float]:
+        command = [sys.executable, __file__, "--work", ".", "--turn", str(store), str(split_seed)]
+        return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+    record["turns"] = [
+        {"recorded": started(123), "hashed": started(4)} for _ in range(options.rounds)
+    ]
+    prepare.publish(record, options.record)
+
+
+if __name__ == "__main__":
+    main()

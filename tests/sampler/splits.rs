@@ -1,0 +1,110 @@
+//! The splits of a store larger than one run of groups, against the rule itself.
+
+use std::sync::Arc;
+
+use headwater::plan::{Split, SplitRatios, SplitRule};
+use headwater::random::name_identity;
+use headwater::sampler::{Sampler, Settings, Shape};
+use headwater::store::{Cell, Store};
+
+use crate::database::{Database, Value};
+use crate::{PLAIN, sampler, small, stores};
+
+/// More than two runs of 8,192 seeds.
+const ROWS: u32 = 20_000;
+
+const SCHEMA: &str = r#"
+database = "large"
+
+[[table]]
+name = "t"
+key = "id"
+columns = { id = "identifier", size = "numerical" }
+
+[[task]]
+name = "size"
+cell = { table = "t", column = "size" }
+sees_everything = true
+
+[[task]]
+name = "hashed"
+derived = { anchor = "t", source = "later", key = "id", time = "at", target = "is_large", type = "boolean" }
+
+[[task]]
+name = "recorded"
+derived = { anchor = "t", source = "later", key = "id", time = "at", target = "is_large", type = "boolean", split = "split" }
+"#;
+
+/// A seed and row in eleven has no target; each row but a few has two seeds.
+fn store() -> (tempfile::TempDir, Arc<Store>) {
+    let or_null = |row: u32, value| if row % 11 == 3 { Value::Null } else { value };
+    let size = |row| or_null(row, Value::Number(f64::from(row % 1000)));
+    let truth = |seed| or_null(seed, Value::Truth(seed % 3 == 0));
+    let split = |seed| Split::ALL[(seed as usize / 7) % 3].name().to_owned();
+    let rows = vec![
+        ("id", (0..ROWS).map(|row| Value::Integer(row.into())).collect()),
+        ("size", (0..ROWS).map(size).collect()),
+    ];
+    let seeds = || 0..2 * ROWS - 500;
+    let later = vec![
+        ("id", seeds().map(|seed| Value::Integer((seed % ROWS).into())).collect()),
+        ("at", seeds().map(|seed| Value::Time(seed.into())).collect()),
+        ("is_large", seeds().map(truth).collect()),
+        ("split", seeds().map(|seed| Value::Word(split(seed))).collect()),
+    ];
+    let database = Database::new(SCHEMA, [("t", rows), ("later", later)]);
+    let (folder, store) = stores::store_of(&database, &[usize::MAX]);
+    (folder, Arc::new(store))
+}
+
+/// The rows and times of the seeds of a split, in the order of a pass.
+fn served(sampler: &Sampler, split: Split) -> Vec<(u32, i64)> {
+    let mut seeds = Vec::new();
+    for batch in sampler.evaluate(split, None).unwrap() {
+        let batch = batch.unwrap();
+        let rows = batch.get::<u32>("seed_row").unwrap().iter();
+        let of_sequences = rows.zip(batch.get::<i64>("obs_time").unwrap());
+        let weights = batch.get::<f32>("seq_weight").unwrap();
+        let real = of_sequences.zip(weights).filter(|(_, weight)| **weight > 0.0);
+        seeds.extend(real.map(|((row, time), _)| (*row, *time)));
+    }
+    seeds
+}
+
+#[test]
+fn p5_recorded_groups_give_the_splits_of_the_rule_in_the_order_of_the_seeds() {
+    let (_folder, store) = store();
+    // By the groups of the store, by a hash of each seed, and with splits of few buckets.
+    for (seed, [train, val, test], require_label) in [
+        (123, [0.8, 0.1, 0.1], false),
+        (123, [0.8, 0.1, 0.1], true),
+        (123, [0.001, 0.0, 0.999], true),
+        (4, [0.8, 0.1, 0.1], true),
+        (4, [0.3, 0.7, 0.0], false),
+    ] {
+        for task in store.tasks() {
+            let name = &task.metadata().name;
+            let rule = SplitRule { seed, ratios: SplitRatios::new(train, val, test).unwrap() };
+            let shape = Shape { batch_size: 1000, max_rows: 1, ..small(1).shape };
+            let tasks = Some(vec![name.clone()]);
+            let settings =
+                Settings { tasks, split: rule, require_label, shape, ..Settings::default() };
+            let sampler = sampler(&store, &settings, (0, 1), PLAIN).unwrap();
+            let anchor = &store.tables()[0];
+            let split_of = |row| rule.split_of(name_identity(name), anchor.identity(row).unwrap());
+            let seeds: Vec<_> = (0..task.metadata().seed_count)
+                .map(|seed_index| task.seed(anchor, seed_index).unwrap())
+                .filter(|seed| !require_label || seed.target != Cell::Null)
+                .collect();
+            for split in Split::ALL {
+                let is_in = |seed: &&headwater::store::Seed| {
+                    seed.split.unwrap_or_else(|| split_of(seed.row)) == split
+                };
+                let expected = seeds.iter().filter(is_in).map(|seed| (seed.row, seed.obs_time));
+                let found = served(&sampler, split);
+                assert!(found.iter().copied().eq(expected), "{name} {split:?} of {rule:?}");
+                assert_eq!(sampler.seed_count(0, split), found.len() as u64);
+            }
+        }
+    }
+}
