@@ -136,6 +136,7 @@ impl Block<'_> {
     }
 
     /// Returns the four numbers of a row from a column on; those after the last column mean nothing.
+    #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(super) fn four(&self, row: usize, column: usize) -> [f64; PADDING + 1] {
         let numbers = &self.numbers[row * self.columns + column..][..=PADDING];

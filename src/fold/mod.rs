@@ -6,7 +6,6 @@
 //!
 #![doc = include_str!("FORMAT.md")]
 
-#[cfg(target_arch = "x86_64")]
 mod blocks;
 pub mod columns;
 pub mod gram;
