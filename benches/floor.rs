@@ -221,7 +221,7 @@ fn list_reads(
     // By halves, because a list may have millions of children.
     let (wanted, mut from, mut to) = (time_of(visit.row)?, 0, children.count());
     while from < to {
-        let middle = (from + to) / 2;
+        let middle = usize::midpoint(from, to);
         match time_of(children.row(middle)?)? < wanted {
             true => from = middle + 1,
             false => to = middle,

@@ -124,6 +124,7 @@ pub(super) struct Block<'a> {
 
 impl Block<'_> {
     /// Returns the number of rows.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn rows(&self) -> usize {
         (self.numbers.len() - PADDING) / self.columns
     }

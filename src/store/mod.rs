@@ -36,7 +36,7 @@ use crate::memory::memory_available;
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
 pub(crate) use changed::Change;
-pub(crate) use groups::{Groups, Wanted};
+pub(crate) use groups::{Groups, RUN, Wanted};
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
     FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, StatisticsUntil,
@@ -55,7 +55,7 @@ pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
 pub(crate) use {
-    groups::{GROUP_COUNTS, GROUPS, RUN, group_count},
+    groups::{GROUP_COUNTS, GROUPS, group_count},
     metadata::label_table_name,
     time::known_from,
     totals::section_names,

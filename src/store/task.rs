@@ -100,7 +100,7 @@ impl Task {
     ///
     /// # Errors
     /// `Corrupt` when damaged.
-    pub(crate) fn split_sizes(&self, ratios: SplitRatios) -> Result<[u64; 3]> {
+    pub fn split_sizes(&self, ratios: SplitRatios) -> Result<[u64; 3]> {
         let mut sizes = [0; 3];
         for (size, split) in sizes.iter_mut().zip(Split::ALL) {
             let wanted = self.groups.of_split(split, ratios, false);

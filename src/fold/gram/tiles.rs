@@ -108,6 +108,10 @@ pub(super) struct Tile<'a, T> {
     /// The vectors of the right that are needed; the sums of the others become arbitrary.
     pub(super) vectors: Range<usize>,
     /// The bytes to prefetch: they are read after this tile.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "the kernels of x86-64 read it")
+    )]
     pub(super) prefetch: &'a [u8],
 }
 
