@@ -148,7 +148,7 @@ mutants-rust: $(VENV)/.tools ## change the Rust code of ROOM in small ways, and 
 	$(BIN)/python tests/mutants/rust.py --share $(SHARE) $(ROOM)
 
 bench: setup ## measure; takes minutes and 20 GB in target/bench
-	$(CARGO) bench
+	$(CARGO) bench $(SHARED)
 	$(BIN)/python benches/prepare.py --scale 1
 	$(BIN)/python benches/sampler.py
 	$(BIN)/python benches/gram.py

@@ -91,7 +91,9 @@ def side_by_side(store: Path) -> dict[str, float]:
 
 def floor(store: Path, *options: str) -> dict[str, float]:
     """Measures what a batch reads and writes alone: the least that it can cost."""
-    command = ["cargo", "bench", "--locked", "--quiet", "--bench", "floor", "--"]
+    # The features of the Makefile's other builds, whose crates it shares.
+    command = ["cargo", "bench", "--locked", "--quiet", "--features", "arrayrecord,same-features"]
+    command += ["--bench", "floor", "--"]
     measured = last_line([*command, str(store.resolve()), *options], ONE_CORE)
     return {name: value for name, value in measured.items() if isinstance(value, float | int)}
 

@@ -106,7 +106,8 @@ pub fn name_identity(name: &str) -> u64 {
     identity_of(name.as_bytes())
 }
 
-#[inline]
+// Without a call for each word: a split by hash takes one for each seed.
+#[inline(always)]
 fn philox4x64_10(key: [u64; 2], counter: [u64; 4]) -> [u64; 4] {
     const MULTIPLIERS: [u64; 2] = [0xD2E7_470E_E14C_6C93, 0xCA5A_8263_9512_1157];
     const WEYL: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xBB67_AE85_84CA_A73B];

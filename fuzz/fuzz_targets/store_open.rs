@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use headwater::Digest;
+use headwater::plan::SplitRatios;
 use headwater::store::{Metadata, Store, Table};
 use libfuzzer_sys::fuzz_target;
 
@@ -115,6 +116,7 @@ fn read_all(store: &Store) {
             }
         }
         let _ = store.metadata().target_column(task.metadata()).semantic();
+        let _ = task.split_sizes(SplitRatios::default());
     }
     let embedding = &store.metadata().embedding;
     for index in (0..=embedding.text_count.min(READS)).chain([u32::MAX]) {

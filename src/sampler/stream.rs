@@ -103,7 +103,7 @@ impl Steps {
         let count = task.count(self.split);
         let base = place.draws[number];
         let mut shuffle: Option<(u64, Permutation)> = None;
-        let mut sources = room_for_batch(self.batch_size as usize)?;
+        let mut drawn: Vec<(u64, u64)> = room_for_batch(self.batch_size as usize)?;
         for row in 0..self.batch_size {
             let draw = base.checked_add(self.assignment.position(0, self.batch_size, row)?);
             let draw = draw.ok_or_else(past_the_end)?;
@@ -112,6 +112,11 @@ impl Steps {
                 shuffle = Some((epoch, task.shuffle(self.seed, self.split, epoch)?));
             }
             let ordinal = shuffle.as_ref().map_or(0, |(_, shuffle)| shuffle.at(position));
+            task.read_ahead_to_find(self.split, ordinal);
+            drawn.push((epoch, ordinal));
+        }
+        let mut sources = room_for_batch(self.batch_size as usize)?;
+        for (epoch, ordinal) in drawn {
             let seed_index = task.seed_index(self.split, ordinal)?;
             sources.push(match self.split {
                 Split::Train => SequenceSource::TrainSeed { seed_index, epoch },
@@ -217,24 +222,46 @@ impl Pass {
         Some((number, first))
     }
 
-    /// Returns the next step's task and this rank's seeds, padded at the end of a task.
+    /// Returns the next step's task and this rank's seeds, padded at the end of a task; where that fails,
+    /// the step is the next one still.
     pub(super) fn advance(
         &mut self,
         tasks: &[Task],
     ) -> Result<Option<(usize, Vec<SequenceSource>)>> {
+        let before = (self.done, self.taken);
         let Some((number, first)) = self.step(tasks) else { return Ok(None) };
-        let task = &tasks[number];
+        match self.sources(&tasks[number], first) {
+            Ok(sources) => Ok(Some((number, sources))),
+            Err(error) => {
+                (self.done, self.taken) = before;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns this rank's seeds of the step before which all ranks have taken `first` seeds of a task.
+    fn sources(&self, task: &Task, first: u64) -> Result<Vec<SequenceSource>> {
         let count = task.count(self.split);
+        let ordinal_of = |row| {
+            let ordinal = first + self.assignment.position(0, self.batch_size, row)?;
+            Ok((ordinal < count).then_some(ordinal))
+        };
+        for row in 0..self.batch_size {
+            if let Some(ordinal) = ordinal_of(row)? {
+                task.read_ahead_to_find(self.split, ordinal);
+            }
+        }
         let mut sources = room_for_batch(self.batch_size as usize)?;
         for row in 0..self.batch_size {
-            let ordinal = first + self.assignment.position(0, self.batch_size, row)?;
-            sources.push(if ordinal < count {
-                SequenceSource::Seed { seed_index: task.seed_index(self.split, ordinal)?, epoch: 0 }
-            } else {
-                SequenceSource::Filler
+            sources.push(match ordinal_of(row)? {
+                Some(ordinal) => {
+                    let seed_index = task.seed_index(self.split, ordinal)?;
+                    SequenceSource::Seed { seed_index, epoch: 0 }
+                }
+                None => SequenceSource::Filler,
             });
         }
-        Ok(Some((number, sources)))
+        Ok(sources)
     }
 
     /// The number of seeds of a step on all ranks.

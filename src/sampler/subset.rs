@@ -38,6 +38,13 @@ impl Subset {
         }
     }
 
+    /// Reads ahead what [`Self::at`] will look at, if memory does not hold the store.
+    pub(super) fn read_ahead(&self, ordinal: u64) {
+        if let Self::Grouped(grouped) = self {
+            grouped.groups.read_ahead(grouped.run_of(ordinal as u32));
+        }
+    }
+
     /// Returns the `seed_index` at `ordinal`, which must be below the count.
     ///
     /// # Errors
@@ -65,13 +72,13 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
+    /// Returns the seeds in the wanted groups; all counts add up to the seeds.
     pub(super) fn new(groups: Arc<Groups>, wanted: Wanted) -> Result<Self> {
-        let mut count = 0_u32;
+        let mut count = 0;
         let mut before = Vec::with_capacity(groups.run_count());
         for run in 0..groups.run_count() {
             before.push(count);
-            // More than all seeds there are is damage, which is found when they are looked for.
-            count = count.saturating_add(groups.count(run, &wanted)?);
+            count += groups.count(run, &wanted)?;
         }
         Ok(Self { groups, wanted, before, count })
     }
@@ -80,8 +87,13 @@ impl Grouped {
         Ok(self.wanted.contains(self.groups.of_seed(seed_index)?))
     }
 
+    /// Returns the run of the seed at `ordinal`.
+    fn run_of(&self, ordinal: u32) -> usize {
+        self.before.partition_point(|&before| before <= ordinal) - 1
+    }
+
     fn at(&self, ordinal: u32) -> Result<u32> {
-        let run = self.before.partition_point(|&before| before <= ordinal) - 1;
+        let run = self.run_of(ordinal);
         let mut rest = ordinal - self.before[run];
         let is_wanted = |group: &&u16| self.wanted.contains(**group);
         for (piece, groups) in self.groups.of_run(run)?.chunks(TOGETHER).enumerate() {

@@ -89,8 +89,7 @@ impl Task {
             Ok(())
         };
         let name = format!("{name}/{}", metadata.name);
-        let is_recorded =
-            task.records_split() || settings.split.seed == store.metadata().split_seed;
+        let is_recorded = task.records_split() || settings.split.seed == SplitRule::DEFAULT_SEED;
         let subsets = match is_recorded {
             true => recorded(task, settings),
             false => divide(metadata.seed_count, splits_of),
@@ -198,6 +197,11 @@ impl Task {
     /// `Corrupt` when the store is damaged.
     pub(super) fn seed_index(&self, split: Split, ordinal: u64) -> Result<u32> {
         self.subsets[split as usize].at(ordinal)
+    }
+
+    /// Reads ahead what tells the seed at `ordinal` of a split, if memory does not hold the store.
+    pub(super) fn read_ahead_to_find(&self, split: Split, ordinal: u64) {
+        self.subsets[split as usize].read_ahead(ordinal);
     }
 
     /// Returns the split of a seed of the task.
@@ -332,6 +336,7 @@ impl Splitter<'_> {
 /// Reads half a byte for each seed whose split is a bucket's, and less for recorded splits.
 fn recorded(task: &StoreTask, settings: &Settings) -> Result<[Subset; 3]> {
     let groups = task.groups();
+    groups.check_counts()?;
     let of_split = |split| {
         let wanted = groups.of_split(split, settings.split.ratios, settings.require_label);
         Ok(Subset::Grouped(Grouped::new(Arc::clone(groups), wanted)?))

@@ -3,7 +3,9 @@
 //! An audit replays seeds on it: where nothing later than a seed's observation time reaches its
 //! context, the context is the same on both.
 
-use super::metadata::{ColumnMetadata, ColumnStats, KnownMetadata, TableMetadata, TimeMetadata};
+use super::metadata::{
+    ColumnMetadata, ColumnStats, KnownMetadata, TableMetadata, TaskMetadata, TimeMetadata,
+};
 use super::table::Row;
 use super::time::{ALWAYS_VISIBLE, NEVER_VISIBLE, is_visible};
 use super::totals::{fixed_point, section_names, summed_columns};
@@ -100,10 +102,13 @@ impl Store {
     /// Returns about the bytes of memory that the making of a changed copy takes.
     pub(crate) fn bytes_of_changed(&self) -> u64 {
         let files = self.metadata.files.iter().zip(&self.containers);
+        let is_of_cells = |task: &TaskMetadata| matches!(task.target, TargetMetadata::Cell { .. });
+        let cell_tasks = self.metadata.tasks.iter().filter(|task| is_of_cells(task));
+        let unchanged: Vec<String> = cell_tasks.map(|task| task_file(&task.name)).collect();
         let copied = files.map(|(file, container)| {
             // The links are made anew beside the copy, and sorted.
             let times = if file.path == GRAPH_FILE { 3 } else { 1 };
-            let is_shared = file.path.ends_with("embeddings.bin");
+            let is_shared = file.path.ends_with("embeddings.bin") || unchanged.contains(&file.path);
             if is_shared { 0 } else { times * container.file_bytes() }
         });
         copied.sum()

@@ -40,8 +40,6 @@ pub struct Metadata {
     /// The summaries: tables of what came to be known in each period.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<SummaryMetadata>,
-    /// The seed of the split rule by which the buckets of the tasks' seeds are recorded.
-    pub split_seed: u64,
     /// The tasks.
     pub tasks: Vec<TaskMetadata>,
     /// Every other file of the store.

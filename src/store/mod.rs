@@ -205,6 +205,7 @@ impl Store {
         for container in &self.containers {
             container.verify(progress)?;
         }
+        self.tasks.iter().try_for_each(|task| task.groups().verify())?;
         check_no_other_files(&self.path, &["tables", "tasks"], &self.metadata.files)
     }
 

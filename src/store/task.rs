@@ -101,6 +101,7 @@ impl Task {
     /// # Errors
     /// `Corrupt` when damaged.
     pub fn split_sizes(&self, ratios: SplitRatios) -> Result<[u64; 3]> {
+        self.groups.check_counts()?;
         let mut sizes = [0; 3];
         for (size, split) in sizes.iter_mut().zip(Split::ALL) {
             let wanted = self.groups.of_split(split, ratios, false);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use headwater::ErrorKind;
 use headwater::plan::{Split, SplitRatios, SplitRule};
 use headwater::random::name_identity;
-use headwater::sampler::{Sampler, Settings, Shape};
+use headwater::sampler::{Sampler, Settings, Shape, Speed};
 use headwater::store::{Cell, Store};
 
 use crate::database::{Database, Value};
@@ -105,6 +106,59 @@ fn p5_recorded_groups_give_the_splits_of_the_rule_in_the_order_of_the_seeds() {
                 assert!(found.iter().copied().eq(expected), "{name} {split:?} of {rule:?}");
                 assert_eq!(sampler.seed_count(0, split), found.len() as u64);
             }
+        }
+    }
+}
+
+/// The start of the groups in the file of a task, which `container/FORMAT.md` describes.
+fn start_of_groups(bytes: &[u8]) -> usize {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (count, table) = (number(12) & 0xffff_ffff, number(16));
+    let mut entries = (0..count).map(|entry| table + 64 * entry);
+    let entry = entries.find(|&at| bytes[at..].starts_with(b"groups\0")).unwrap();
+    number(entry + 24)
+}
+
+#[test]
+fn p5_p6_a_pass_over_damaged_groups_ends_in_an_error_and_loses_no_batch() {
+    let (folder, store) = store();
+    let file = folder.path().join("store/tasks/hashed.bin");
+    let intact = std::fs::read(&file).unwrap();
+    let first = start_of_groups(&intact);
+    let shape = Shape { batch_size: 700, max_rows: 1, ..small(1).shape };
+    let settings = Settings { tasks: Some(vec!["hashed".into()]), shape, ..Settings::default() };
+    drop(store);
+    // One bit of the block of each run, and of none.
+    let runs = (2 * ROWS as usize - 500).div_ceil(8192);
+    for damaged in (0..runs).map(Some).chain([None]) {
+        let mut bytes = intact.clone();
+        if let Some(run) = damaged {
+            bytes[first + run * 16_384 + 100] ^= 1;
+        }
+        // A new file, since the old one is mapped.
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, bytes).unwrap();
+        for prefetch in [0, 1, 3] {
+            let store = Arc::new(Store::open(&folder.path().join("store")).unwrap());
+            let speed = Speed { threads: Some(2), prefetch };
+            let sampler = sampler(&store, &settings, (0, 1), speed).unwrap();
+            let (mut seeds, mut failed) = (0, false);
+            for batch in sampler.evaluate(Split::Train, None).unwrap() {
+                match batch {
+                    Ok(batch) => {
+                        assert!(!failed);
+                        let weights = batch.get::<f32>("seq_weight").unwrap();
+                        seeds += weights.iter().filter(|&&weight| weight > 0.0).count() as u64;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Corrupt);
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            assert_eq!(failed, damaged.is_some(), "{damaged:?}, prefetch {prefetch}");
+            assert!(failed || seeds == sampler.seed_count(0, Split::Train));
         }
     }
 }

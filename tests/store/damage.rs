@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use headwater::plan::SplitRatios;
 use headwater::store::{METADATA_FILE, Store};
 use headwater::{Error, ErrorKind};
 
@@ -55,6 +56,7 @@ fn everything(store: &Store) -> Vec<Result<String, Error>> {
         for seed in 0..task.metadata().seed_count {
             read(task.seed(anchor, seed).map(|seed| format!("{seed:?}")));
         }
+        read(task.split_sizes(SplitRatios::default()).map(|sizes| format!("{sizes:?}")));
     }
     let embedding = &store.metadata().embedding;
     for index in 0..embedding.text_count {

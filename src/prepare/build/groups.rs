@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use crate::container::ContainerWriter;
 use crate::error::Result;
 use crate::plan::{SplitRule, bucket_of};
+use crate::progress::Progress;
 use crate::random::name_identity;
 use crate::store::{GROUP_COUNTS, GROUPS, RUN, Table, group_count};
 
@@ -38,6 +39,7 @@ pub(super) fn write(
     file: &mut ContainerWriter,
     seed_count: u32,
     records_split: bool,
+    progress: &dyn Progress,
     group_of: impl Fn(u32) -> Result<(u16, bool)> + Sync,
 ) -> Result<()> {
     let width = group_count(records_split);
@@ -58,6 +60,7 @@ pub(super) fn write(
     let mut all_counts = Vec::new();
     for first in (0..run_count).step_by(RUNS_TOGETHER) {
         let runs = first..run_count.min(first + RUNS_TOGETHER);
+        progress.advance((runs.len() * RUN) as u64)?;
         for (groups, counts) in runs.into_par_iter().map(of_run).collect::<Result<Vec<_>>>()? {
             file.write(bytemuck::cast_slice(&groups))?;
             all_counts.extend(counts);

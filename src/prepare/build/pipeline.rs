@@ -31,7 +31,6 @@ use crate::container::{Container, ContainerWriter, StringsWriter};
 use crate::days::time_text;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::memory::memory_available;
-use crate::plan::SplitRule;
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task};
@@ -450,9 +449,9 @@ impl<'a> Preparation<'a> {
         anchors: &mut Anchors<'_>,
     ) -> Result<TaskMetadata> {
         let anchor = self.schema.table(&derived.anchor).unwrap_or_default();
-        let (index, categories) = (self.column_count, &mut self.category_count);
-        let (column, file) =
-            read.write(self.folder, task, index, categories, anchors.table(anchor)?)?;
+        let (index, progress) = (self.column_count, self.options.progress);
+        let (categories, rows) = (&mut self.category_count, anchors.table(anchor)?);
+        let (column, file) = read.write(self.folder, task, index, categories, rows, progress)?;
         // The rows of a question about links are pairs; it asks about the rows of its anchor.
         let asked = task.predict.as_ref().map_or(&derived.anchor, |predict| &predict.anchor);
         self.name_column(&read.summary, &task.name, asked);
@@ -498,7 +497,7 @@ impl<'a> Preparation<'a> {
         let (seed_count, rows) = (table.row_count, anchors.table(anchor)?);
         let mut file = ContainerWriter::create(self.folder, &task_file(&task.name))?;
         let buckets = Buckets::new(&task.name, rows);
-        groups::write(&mut file, seed_count, false, |row| {
+        groups::write(&mut file, seed_count, false, self.options.progress, |row| {
             Ok((buckets.of(row)?, rows.row(row)?.is_null(column as usize)))
         })?;
         self.files.push(file.finish()?);
@@ -581,7 +580,6 @@ impl<'a> Preparation<'a> {
             relations: self.relations,
             aggregates,
             summaries: self.summaries,
-            split_seed: SplitRule::DEFAULT_SEED,
             tasks,
             files: self.files,
         };

@@ -28,6 +28,7 @@ use crate::prepare::names::counted;
 use crate::prepare::schema::{DerivedTask, Limits, Predict, Task};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error, to_texts};
+use crate::progress::Progress;
 use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, Table as StoreTable, task_file};
 
 /// The seeds of a derived task, all in memory: they are few compared to the rows of the database.
@@ -434,6 +435,7 @@ impl Derived {
         column_index: u32,
         category_count: &mut u32,
         anchor: &StoreTable,
+        progress: &dyn Progress,
     ) -> Result<(ColumnMetadata, FileMetadata)> {
         let column = column_metadata(&self.summary, column_index, category_count)?;
         let mut file = ContainerWriter::create(folder, &task_file(&task.name))?;
@@ -449,7 +451,7 @@ impl Derived {
             file.section("splits", &tags)?;
         }
         let buckets = Buckets::new(&task.name, anchor);
-        groups::write(&mut file, self.seed_count(), !self.splits.is_empty(), |seed| {
+        groups::write(&mut file, self.seed_count(), !self.splits.is_empty(), progress, |seed| {
             let seed = seed as usize;
             let group = match self.splits.get(seed) {
                 Some(split) => *split as u16,
