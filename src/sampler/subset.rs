@@ -97,8 +97,11 @@ impl Grouped {
         let mut rest = ordinal - self.before[run];
         let is_wanted = |group: &&u16| self.wanted.contains(**group);
         for (piece, groups) in self.groups.of_run(run)?.chunks(TOGETHER).enumerate() {
-            let here = groups.iter().map(|&group| u16::from(self.wanted.contains(group)));
-            let here = u32::from(here.sum::<u16>());
+            // A sum that is checked at each step would look at one group at a time.
+            let here = groups.iter().fold(0_u16, |count, &group| {
+                count.wrapping_add(u16::from(self.wanted.contains(group)))
+            });
+            let here = u32::from(here);
             if rest < here {
                 let mut places = groups.iter().enumerate().filter(|(_, group)| is_wanted(group));
                 let place = places.nth(rest as usize).map_or(0, |(place, _)| place);
