@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import headwater
+from pings import SCHEMA
 
 ROWS = 150_000
 # The memory that a preparation has beside what the process has before.
@@ -29,6 +31,25 @@ used = group / ("memory.current" if limit.name == "memory.max" else "memory.usag
 if group.name:
     limit.write_text(str(int(used.read_text()) + int(more)))
 print(headwater.prepare(source, schema, out, threads=2, memory=memory or None)["root"])
+"""
+
+# Joins a control group, leaves itself a quarter of the store's size, and makes batches of events.
+LIMITED_EVENTS = """
+import hashlib, json, os, pathlib, sys
+store_path, size, group = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
+if group.name:
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+import headwater
+limit = group / ("memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes")
+used = group / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")
+if group.name:
+    limit.write_text(str(int(used.read_text()) + size // 4))
+hasher = hashlib.blake2b()
+with headwater.Events(store_path, num_threads=1, batch_size=4, num_prefetch=1, seed=3) as events:
+    threads = len(os.listdir("/proc/self/task"))
+    for _ in range(10):
+        hasher.update(next(events)["inputs"].tobytes())
+print(json.dumps({"digest": hasher.hexdigest(), "threads": threads}))
 """
 
 # Joins a control group, leaves itself a quarter of the store's size, and makes batches.
@@ -124,7 +145,31 @@ def store(tmp_path_factory):
     return out, headwater.prepare({"p": parents, "c": children}, schema, out)["store_bytes"]
 
 
-def batches(store, group):
+@pytest.fixture(scope="module")
+def event_store(tmp_path_factory):
+    """A store of some 100 MB of events; and its size."""
+    import numpy
+    import pyarrow
+
+    draw = numpy.random.default_rng(0)
+    count, probes = 4_500_000, 400_000
+    of_probes = numpy.sort(draw.integers(0, probes, count))
+    addresses = numpy.array([f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(probes)])
+    pings = pyarrow.table(
+        {
+            "src_addr": addresses[of_probes],
+            "dst_addr": addresses[draw.integers(0, probes, count)],
+            "ip_version": numpy.full(count, 4),
+            "event_time": 1_751_000_000_000_000 + numpy.arange(count) * 1_000_000,
+            "rtt": draw.exponential(50, count),
+        }
+    )
+    out = tmp_path_factory.mktemp("events") / "db"
+    report = headwater.prepare({"pings": pings}, tomllib.loads(SCHEMA), out)
+    return out, report["store_bytes"]
+
+
+def batches(store, group, program=LIMITED):
     """Makes batches in a process of its own; returns what it says."""
     path, size = store
     # Pages that are in memory already count for nobody, so the limited process would read none.
@@ -133,7 +178,7 @@ def batches(store, group):
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
-    command = [sys.executable, "-c", LIMITED, str(path), str(size), str(group)]
+    command = [sys.executable, "-c", program, str(path), str(size), str(group)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -146,6 +191,14 @@ def test_p1_a_quarter_of_the_store_in_memory_gives_the_same_batches(store, group
     # The limit was noticed: many threads wait for the disk.
     assert limited["threads"] >= free["threads"] + 20
     assert "expected a store of at most" in limited["refused"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
+def test_p1_a_quarter_of_an_event_store_in_memory_gives_the_same_batches(event_store, group):
+    free, limited = (batches(event_store, of, LIMITED_EVENTS) for of in ("", group))
+    assert limited["digest"] == free["digest"]
+    # The limit was noticed: many threads wait for the disk.
+    assert limited["threads"] >= free["threads"] + 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
