@@ -179,6 +179,7 @@ wheels: $(WHEELS)/.tools ## build the wheels for Linux and the source package in
 	@rm -f $(DIST)/headwater-*
 	maturin sdist --out $(DIST)
 	for target in $(WHEEL_TARGETS); do \
+		$(WHEELS)/bin/python extension/licences.py $$target LICENSE-THIRD-PARTY || exit 1; \
 		env -u PYO3_PYTHON maturin build --release --locked --strip --zig --compatibility manylinux_2_28 \
 			--target $$target --out $(DIST) || exit 1; \
 	done

@@ -20,6 +20,8 @@ BIN = Path(sys.executable).parent
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64")
 WHEEL_BYTES_MAX = 15_000_000
 LICENCES = {"LICENSE-APACHE", "LICENSE-MIT"}
+# The licences of the crates inside, which only wheels have.
+OF_CRATES = "LICENSE-THIRD-PARTY"
 COMMANDS = {"confluence", "headwater", "headwater-reduce"}
 
 
@@ -79,7 +81,8 @@ def contents(wheel: Path, version: str) -> list[str]:
     packed = zipfile.ZipFile(wheel)
     names = set(packed.namelist())
     info = f"headwater-{version}.dist-info"
-    expected = {f"{info}/licenses/{name}" for name in LICENCES} | {"headwater/_headwater.abi3.so"}
+    licences = {f"{info}/licenses/{name}" for name in LICENCES | {OF_CRATES}}
+    expected = licences | {"headwater/_headwater.abi3.so"}
     expected |= {name.removeprefix("python/") for name in tracked("python")}
     wrong = [f"{wheel.name}: expected {name}, found none" for name in sorted(expected - names)]
     metadata = packed.read(f"{info}/METADATA").decode()
@@ -96,6 +99,15 @@ def contents(wheel: Path, version: str) -> list[str]:
     print(f"  {len(names)} files; its list of crates (CycloneDX) names {len(crates)}")
     if not crates >= {"headwater", "pyo3", "arrow-array", "zstd-sys"}:
         wrong.append(f"{wheel.name}: expected a list of its crates in {info}/sboms, found {lists}")
+    if licences <= names:
+        texts = packed.read(f"{info}/licenses/{OF_CRATES}").decode()
+        named = set(re.findall(r"^(\S+) \d[^ ]*: .", texts, re.MULTILINE))
+        print(f"  {OF_CRATES} names {len(named)} crates")
+        if not {"pyo3", "arrow-array", "zstd-sys"} <= named <= crates:
+            wrong.append(
+                f"{wheel.name}: expected crates of its list in {OF_CRATES}, found others: "
+                f"{', '.join(sorted(named - crates)) or 'too few'}"
+            )
     return wrong
 
 
