@@ -313,7 +313,7 @@ def test_a_list_goes_on_below_with_at_least_the_room_to_be_read():
 
 
 def test_only_a_terminal_has_a_width(monkeypatch):
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((77, 24)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((77, 24)))
     for is_terminal, width in ((True, 77), (False, None)):
         monkeypatch.setattr(tables.sys, "stdout", SimpleNamespace(isatty=lambda of=is_terminal: of))
         assert tables.terminal_width() == width
