@@ -331,9 +331,10 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     let sections = entries(table, count, table_at as usize)?;
     let is_small = |section: &Entry| section.blocks == BlockSize::Small;
     if sections.iter().any(is_small) != (version == VERSION_OF_SMALL_BLOCKS) {
-        return Err(damaged(
-            "the section table is wrong: its blocks are not of the file's version",
-        ));
+        return Err(damaged(format_args!(
+            "the section table is wrong: expected blocks of 8 KiB in files of format version \
+             {VERSION_OF_SMALL_BLOCKS} and in no others, found version {version}"
+        )));
     }
     Ok(sections)
 }

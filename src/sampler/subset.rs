@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::store::{Groups, RUN, Wanted};
+use crate::store::{GroupSet, Groups, RUN};
 
 /// The number of words that share one recorded count.
 const GROUP_WORDS: usize = 8;
@@ -65,7 +65,7 @@ impl Subset {
 /// [`RUN`] groups.
 pub(super) struct Grouped {
     groups: Arc<Groups>,
-    wanted: Wanted,
+    wanted: GroupSet,
     /// The number of seeds of the set before each run.
     before: Vec<u32>,
     count: u32,
@@ -73,7 +73,7 @@ pub(super) struct Grouped {
 
 impl Grouped {
     /// Returns the seeds in the wanted groups; all counts add up to the seeds.
-    pub(super) fn new(groups: Arc<Groups>, wanted: Wanted) -> Result<Self> {
+    pub(super) fn new(groups: Arc<Groups>, wanted: GroupSet) -> Result<Self> {
         let mut count = 0;
         let mut before = Vec::with_capacity(groups.run_count());
         for run in 0..groups.run_count() {

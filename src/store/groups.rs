@@ -30,7 +30,7 @@ pub(crate) struct Groups {
 
 /// Some of the groups: of seeds with a target, and of seeds without one.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted([Range<u16>; 2]);
+pub(crate) struct GroupSet([Range<u16>; 2]);
 
 impl Groups {
     pub(super) fn open(
@@ -54,7 +54,7 @@ impl Groups {
         split: Split,
         ratios: SplitRatios,
         require_label: bool,
-    ) -> Wanted {
+    ) -> GroupSet {
         let labelled = match self.group_count == group_count(true) {
             true => split as u16..split as u16 + 1,
             false => ratios.buckets(split),
@@ -64,7 +64,7 @@ impl Groups {
             true => first..first,
             false => first + labelled.start..first + labelled.end,
         };
-        Wanted([labelled, others])
+        GroupSet([labelled, others])
     }
 
     /// Returns the number of runs of seeds.
@@ -77,7 +77,7 @@ impl Groups {
     /// # Errors
     /// `Corrupt` when damaged.
     pub(crate) fn check_counts(&self) -> Result<()> {
-        let all = Wanted([0..self.group_count, self.group_count..2 * self.group_count]);
+        let all = GroupSet([0..self.group_count, self.group_count..2 * self.group_count]);
         for run in 0..self.run_count() {
             let (counted, seeds) = (self.count(run, &all)?, self.seeds_of(run).len());
             if counted as usize != seeds {
@@ -123,7 +123,7 @@ impl Groups {
     ///
     /// # Errors
     /// `Corrupt` when damaged.
-    pub(crate) fn count(&self, run: usize, wanted: &Wanted) -> Result<u32> {
+    pub(crate) fn count(&self, run: usize, wanted: &GroupSet) -> Result<u32> {
         let counts_of_run = usize::from(self.group_count) * 2;
         let mut count = 0;
         for groups in &wanted.0 {
@@ -171,7 +171,7 @@ impl Groups {
     }
 }
 
-impl Wanted {
+impl GroupSet {
     /// Whether a group is among these.
     #[inline]
     pub(crate) fn contains(&self, group: u16) -> bool {

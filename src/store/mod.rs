@@ -36,7 +36,7 @@ use crate::memory::memory_available;
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
 pub(crate) use changed::Change;
-pub(crate) use groups::{Groups, RUN, Wanted};
+pub(crate) use groups::{GroupSet, Groups, RUN};
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
     FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, StatisticsUntil,

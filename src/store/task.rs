@@ -96,7 +96,7 @@ impl Task {
     }
 
     /// Returns the number of seeds of each split, in the order of [`Split::ALL`]; of a task that records no
-    /// split, by these ratios and the split seed of the store.
+    /// split, by these ratios and the default split seed.
     ///
     /// # Errors
     /// `Corrupt` when damaged.

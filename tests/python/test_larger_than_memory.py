@@ -33,27 +33,8 @@ if group.name:
 print(headwater.prepare(source, schema, out, threads=2, memory=memory or None)["root"])
 """
 
-# Joins a control group, leaves itself a quarter of the store's size, and makes batches of events.
-LIMITED_EVENTS = """
-import hashlib, json, os, pathlib, sys
-store_path, size, group = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
-if group.name:
-    (group / "cgroup.procs").write_text(str(os.getpid()))
-import headwater
-limit = group / ("memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes")
-used = group / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")
-if group.name:
-    limit.write_text(str(int(used.read_text()) + size // 4))
-hasher = hashlib.blake2b()
-with headwater.Events(store_path, num_threads=1, batch_size=4, num_prefetch=1, seed=3) as events:
-    threads = len(os.listdir("/proc/self/task"))
-    for _ in range(10):
-        hasher.update(next(events)["inputs"].tobytes())
-print(json.dumps({"digest": hasher.hexdigest(), "threads": threads}))
-"""
-
-# Joins a control group, leaves itself a quarter of the store's size, and makes batches.
-LIMITED = """
+# Joins a control group, and leaves itself a quarter of the store's size.
+JOINED = """
 import hashlib, json, os, pathlib, sys
 store_path, size, group = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
 if group.name:
@@ -62,9 +43,24 @@ import numpy
 import headwater
 limit = group / ("memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes")
 used = group / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")
-refused = None
 if group.name:
     limit.write_text(str(int(used.read_text()) + size // 4))
+hasher = hashlib.blake2b()
+"""
+
+# Makes batches of events.
+LIMITED_EVENTS = """
+with headwater.Events(store_path, num_threads=1, batch_size=4, num_prefetch=1, seed=3) as events:
+    threads = len(os.listdir("/proc/self/task"))
+    for _ in range(10):
+        hasher.update(next(events)["inputs"].tobytes())
+print(json.dumps({"digest": hasher.hexdigest(), "threads": threads}))
+"""
+
+# Makes batches, after the store was refused where it is too large to be read into memory.
+LIMITED = """
+refused = None
+if group.name:
     try:
         headwater.Store(store_path, populate=True)
     except headwater.LimitExceeded as error:
@@ -73,7 +69,6 @@ sampler = headwater.Sampler(
     store_path, rank=0, world_size=1, seed=3, num_threads=1, default_sequence_length=64
 )
 threads = len(os.listdir("/proc/self/task"))
-hasher = hashlib.blake2b()
 for _ in range(20):
     batch = sampler.next_train_batch()
     for name in sorted(batch):
@@ -178,7 +173,7 @@ def batches(store, group, program=LIMITED):
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
-    command = [sys.executable, "-c", program, str(path), str(size), str(group)]
+    command = [sys.executable, "-c", JOINED + program, str(path), str(size), str(group)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
