@@ -44,7 +44,6 @@ FIRST, WARM_UP, TURN = 200, 500, 40
 CHOSEN_BATCHES = 40
 CORE = min(os.sched_getaffinity(0))
 EMBEDDER = "made-up"
-CACHE = ("level", "type", "size")
 
 # The peer's settings: the nearest to ours, and those that its authors train with.
 NEAREST = {"local": [S], "widths": [WIDTH], "latest": [False], "walks": 0}
@@ -739,21 +738,6 @@ def available_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def machine() -> dict[str, Any]:
-    """Describes the machine with its caches and vector instructions."""
-    caches = {}
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = ((index / name).read_text().strip() for name in CACHE)
-        caches[f"L{level} {kind.lower()}"] = size
-    flags = Path("/proc/cpuinfo").read_text().split()
-    known = ["avx512f", "avx2", "avx", "sse4_2"]
-    return {
-        **prepare.machine(),
-        "instructions": next((name for name in known if name in flags), "unknown"),
-        "caches": caches,
-    }
-
-
 def peer_version(python: str) -> str:
     """Returns the peer's version; ends with a hint if it cannot be loaded."""
     command = [python, __file__, "--job", "version"]
@@ -822,7 +806,6 @@ def main() -> None:
             "core; CPU times are medians of rounds in turn, wall times are those of a shared "
             "machine"
         ),
-        "machine": machine(),
         "settings": SETTINGS,
     }
     for scale in args.scale:

@@ -24,6 +24,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 READERS = 8
+CACHE = ("level", "type", "size")
+INSTRUCTIONS = ["avx512f", "avx2", "avx", "sse4_2"]
 READER = """
 import sys, headwater
 store = headwater.Store(sys.argv[1])
@@ -147,12 +149,18 @@ def shared_pages(store: Path) -> dict[str, float]:
 
 
 def machine() -> dict[str, object]:
-    """Describes the machine."""
+    """Describes the machine with its caches and vector instructions."""
+    caches = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((index / name).read_text().strip() for name in CACHE)
+        caches[f"L{level} {kind.lower()}"] = size
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     models = [line.split(":")[1].strip() for line in info.splitlines() if "model name" in line]
     return {
         "processor": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
+        "instructions": next((name for name in INSTRUCTIONS if name in info.split()), "unknown"),
+        "caches": caches,
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
