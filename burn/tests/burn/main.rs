@@ -20,6 +20,7 @@ mod kills;
 mod learner;
 mod learning;
 mod masked_cells;
+mod own_process;
 mod ranks;
 mod resume;
 mod shop;

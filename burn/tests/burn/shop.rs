@@ -17,7 +17,11 @@ use headwater_burn::Loader;
 
 /// The whole shop: five types of cells, texts among them, and several tasks.
 pub(crate) fn shop() -> Arc<Store> {
-    Arc::new(Store::open(&folder().join("shop")).unwrap())
+    Arc::new(Store::open(&shop_path()).unwrap())
+}
+
+pub(crate) fn shop_path() -> PathBuf {
+    folder().join("shop")
 }
 
 /// What tells of churn, for the example; earlier labels of churn are rows of a table.

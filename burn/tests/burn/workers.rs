@@ -1,7 +1,5 @@
 //! Acceptance test 4: threads of every kind are settings of speed.
 
-use std::env;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -15,6 +13,7 @@ use headwater::store::Store;
 use headwater_burn::{Loader, Tables};
 
 use crate::model::Model;
+use crate::own_process::{run_in_own_process, store_of_own_process};
 use crate::resume::losses;
 use crate::shop::{bits, churn_path, floats, loader_of, settings, shop};
 use crate::training::{MICRO_BATCHES, optimizer, step};
@@ -88,12 +87,11 @@ fn p1_rayon_threads_change_no_loss() {
 /// needs a process of its own: this test, which then prints its losses.
 #[test]
 fn p1_rayon_threads_change_no_loss_of_long_sequences() {
-    const CHILD: &str = "HEADWATER_BURN_STORE";
     const BEGIN: &str = "losses of the child: ";
-    if let Ok(store) = env::var(CHILD) {
+    if let Some(store) = store_of_own_process() {
         let device = Device::flex().autodiff();
         device.seed(3);
-        let store = Arc::new(Store::open(store.as_ref()).unwrap());
+        let store = Arc::new(Store::open(&store).unwrap());
         let tables = Tables::new(&store, &device).unwrap();
         let shape = Shape { sequence_length: 256, max_rows: 64, ..settings().shape };
         let settings = Settings { shape, ..settings() };
@@ -112,10 +110,7 @@ fn p1_rayon_threads_change_no_loss_of_long_sequences() {
     }
     let losses = |threads: &str| {
         let name = "workers::p1_rayon_threads_change_no_loss_of_long_sequences";
-        let mut child = Command::new(env::current_exe().unwrap());
-        child.args(["--exact", name, "--nocapture"]).env(CHILD, churn_path());
-        let output = child.env("RAYON_NUM_THREADS", threads).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = run_in_own_process(name, &churn_path(), &[("RAYON_NUM_THREADS", threads)]);
         let found = text.lines().find_map(|line| line.strip_prefix(BEGIN)).map(str::to_owned);
         found.unwrap_or_else(|| panic!("{text}"))
     };
