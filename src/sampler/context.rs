@@ -4,7 +4,7 @@ use super::Sampler;
 use super::aggregates::{SeedRow, write_aggregates};
 use super::database::{Database, TableRelation};
 use super::engine::SequenceSource;
-use super::sequence::{Observation, visible_cell};
+use super::sequence::Observation;
 use super::summaries::{Sight, latest_rows};
 use super::walk::{Visit, Walker};
 use crate::error::Result;
@@ -175,7 +175,11 @@ fn why_unseen(
         return Some(WhyUnseen::HiddenByTask);
     }
     let is_later = (is_seed && !is_visible(record.time(), obs_time))
-        || visible_cell(record, place, obs_time, keep_future) == Cell::Null;
+        || match record.cell_known_at(place, obs_time) {
+            Cell::Null => true,
+            Cell::Timestamp(time) => time > obs_time && !keep_future,
+            _ => false,
+        };
     is_later.then_some(WhyUnseen::KnownLater)
 }
 

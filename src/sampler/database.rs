@@ -30,8 +30,27 @@ pub(super) struct TableShape {
     /// The relations to the children of its rows.
     pub children: Vec<TableRelation>,
     pub columns: Vec<ColumnShape>,
+    pub template: Template,
     /// The aggregates of the children of its rows, those of one relation and window together.
     pub aggregates: Vec<AggregateShape>,
+}
+
+/// What the cells of every row of a table have in common, as the tensors have it: copied for each row.
+#[derive(Default)]
+pub(super) struct Template {
+    pub semantic_types: Vec<i8>,
+    pub column_ids: Vec<i32>,
+    pub may_be_masked: Vec<u8>,
+}
+
+impl Template {
+    fn of(columns: &[ColumnShape]) -> Self {
+        Self {
+            semantic_types: columns.iter().map(|column| column.semantic).collect(),
+            column_ids: columns.iter().map(|column| column.column_id).collect(),
+            may_be_masked: columns.iter().map(|column| u8::from(column.may_be_masked)).collect(),
+        }
+    }
 }
 
 /// A relation of a table, seen from one of its rows.
@@ -121,6 +140,7 @@ impl Database {
                 parents: Vec::new(),
                 children: Vec::new(),
                 columns: table.columns.iter().map(ColumnShape::of).collect(),
+                template: Template::default(),
                 aggregates: Vec::new(),
             })
             .collect();
@@ -138,6 +158,10 @@ impl Database {
         for summary in &metadata.summaries {
             let columns = &mut tables[summary.table as usize].columns;
             columns.iter_mut().for_each(|column| column.may_be_masked = false);
+        }
+        // Only now is it known of all columns whether they may be masked.
+        for table in &mut tables {
+            table.template = Template::of(&table.columns);
         }
         for (index, relation) in (0..).zip(&metadata.relations) {
             let (child, parent) = (relation.child, relation.parent);

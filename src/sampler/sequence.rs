@@ -1,8 +1,10 @@
 //! One sequence of a batch: the rows of a context as cells, edges and orders.
 
+use std::ops::Range;
+
 use super::aggregates::{SeedRow, write_aggregates};
 use super::calendar::{FEATURES, write_features};
-use super::database::{ColumnShape, Database};
+use super::database::{ColumnShape, Database, TableShape};
 use super::masks::{MaskSlices, Masks};
 use super::order::Orders;
 use super::settings::Settings;
@@ -10,7 +12,7 @@ use super::tensors::{PERMUTATIONS, Tensors};
 use super::walk::{Edge, Walker};
 use crate::error::Result;
 use crate::random::Stream;
-use crate::store::{ALWAYS_VISIBLE, Cell, Row, is_visible};
+use crate::store::{ALWAYS_VISIBLE, CategoryPlace, Cell, CellPlace, Row, is_visible};
 
 /// Fills the unused edges.
 const NO_PLACE: u16 = u16::MAX;
@@ -57,6 +59,18 @@ pub(super) struct Sequence<'a> {
 enum Times<'a> {
     Features(&'a mut [f32]),
     Microseconds(&'a mut [i64]),
+}
+
+impl Times<'_> {
+    fn write(&mut self, at: usize, time: i64, column: &ColumnShape) {
+        match self {
+            Self::Microseconds(times) => times[at] = time,
+            Self::Features(features) => {
+                let features = &mut features[at * FEATURES..][..FEATURES];
+                write_features(time, column.time.of(time as f64), features);
+            }
+        }
+    }
 }
 
 /// The task of a batch, as its tensors have it.
@@ -167,6 +181,55 @@ pub(super) struct Target<'a> {
     pub hidden: &'a [u32],
 }
 
+impl Target<'_> {
+    /// Makes NULL of what the seed row may not show at an observation; its target stays.
+    fn write_nulls(
+        &self,
+        record: &Row<'_>,
+        nulls: &mut [u8],
+        is_known: bool,
+        observation: (i64, bool),
+    ) {
+        let cell = self.cell.filter(|_| self.own.is_none());
+        let target = cell.and_then(|at| Some((at, *nulls.get(at)?)));
+        if is_known {
+            write_later_nulls(record, nulls, observation);
+            for &column in self.hidden {
+                if let Some(null) = nulls.get_mut(column as usize) {
+                    *null = 1;
+                }
+            }
+        } else {
+            nulls.fill(1);
+        }
+        if let Some((at, is_null)) = target {
+            nulls[at] = is_null;
+        }
+    }
+}
+
+/// Makes NULL of the values that are known later than an observation, and of times after it unless it keeps those.
+fn write_later_nulls(record: &Row<'_>, nulls: &mut [u8], (obs_time, keep_future): (i64, bool)) {
+    let columns = record.cells();
+    for &column in &columns.known_later {
+        if let Some(null) = nulls.get_mut(column) {
+            *null |= u8::from(!is_visible(record.known_time(column), obs_time));
+        }
+    }
+    if !keep_future {
+        for &CellPlace { column, offset } in &columns.times {
+            if let Some(null) = nulls.get_mut(column) {
+                *null |= u8::from(record.time_at(offset) > obs_time);
+            }
+        }
+    }
+}
+
+/// Returns what stands for a text until all texts of the batch are numbered: plus one, because 0 means no text.
+fn text_slot(text: u32) -> u32 {
+    text.saturating_add(1)
+}
+
 impl Sequence<'_> {
     /// Writes a sequence that pads a batch: only padding cells, weight 0.
     pub(super) fn fill(mut self) {
@@ -206,17 +269,14 @@ impl Sequence<'_> {
             }
             let cells_max = self.semantic_types.len();
             let end = (length + shape.columns.len() + usize::from(own.is_some())).min(cells_max);
-            let columns = shape.columns.iter().enumerate();
-            for (at, (column, shape)) in (length..end).zip(columns) {
-                let is_target = place == 0 && Some(at) == target.cell;
-                let is_hidden = place == 0 && target.hidden.contains(&(column as u32));
-                let cell = match (is_target, is_known && !is_hidden) {
-                    (true, _) => record.cell(column),
-                    (false, true) => visible_cell(&record, column, obs_time, keep_future),
-                    (false, false) => Cell::Null,
-                };
-                self.put(at, shape, cell);
+            let cells = length..end.min(length + shape.columns.len());
+            let nulls = &mut self.is_null[cells.clone()];
+            record.write_nulls(nulls);
+            match place {
+                0 => target.write_nulls(&record, nulls, is_known, (obs_time, keep_future)),
+                _ => write_later_nulls(&record, nulls, (obs_time, keep_future)),
             }
+            self.write_columns(cells, &record, shape);
             if let Some((at, (shape, cell))) = target.cell.zip(own) {
                 self.put(at, &shape, cell);
             }
@@ -294,6 +354,52 @@ impl Sequence<'_> {
         *self.num_rows = 0;
     }
 
+    /// Writes the cells of a row's columns, as many as there is room for; `is_null` tells already which are NULL.
+    fn write_columns(&mut self, cells: Range<usize>, record: &Row<'_>, shape: &TableShape) {
+        let (by_type, template) = (record.cells(), &shape.template);
+        let nulls = &self.is_null[cells.clone()];
+        let count = nulls.len();
+        self.semantic_types[cells.clone()].copy_from_slice(&template.semantic_types[..count]);
+        self.column_ids[cells.clone()].copy_from_slice(&template.column_ids[..count]);
+        if let Some(masks) = &mut self.masks {
+            let may_be = template.may_be_masked.iter().zip(nulls);
+            for (cell, (may_be, is_null)) in masks.is_masked[cells.clone()].iter_mut().zip(may_be) {
+                *cell = may_be & (is_null ^ 1);
+            }
+        }
+        // The slots of NULL stay zeros.
+        let has_value = |column: usize| nulls.get(column) == Some(&0);
+        let numbers = &mut self.numeric_values[cells.clone()];
+        for &CellPlace { column, offset } in &by_type.numbers {
+            if has_value(column) {
+                numbers[column] = record.number_at(offset);
+            }
+        }
+        for &CellPlace { column, offset } in by_type.times.iter().filter(|at| has_value(at.column))
+        {
+            let (time, at) = (record.time_at(offset), cells.start + column);
+            self.times.write(at, time, &shape.columns[column]);
+        }
+        let truths = &mut self.bool_values[cells.clone()];
+        for &CellPlace { column, offset } in &by_type.booleans {
+            if has_value(column) {
+                truths[column] = u8::from(record.bit(offset));
+            }
+        }
+        let categories = &mut self.categorical_embed_ids[cells.clone()];
+        for &CategoryPlace { column, offset, bytes, first } in &by_type.categories {
+            if has_value(column) {
+                categories[column] = first.saturating_add(record.index_at(offset, bytes));
+            }
+        }
+        let texts = &mut self.text_embed_ids[cells];
+        for &CellPlace { column, offset } in &by_type.texts {
+            if has_value(column) {
+                texts[column] = text_slot(record.index_at(offset, 4));
+            }
+        }
+    }
+
     fn put(&mut self, at: usize, shape: &ColumnShape, cell: Cell) {
         self.semantic_types[at] = shape.semantic;
         self.column_ids[at] = shape.column_id;
@@ -304,17 +410,10 @@ impl Sequence<'_> {
             Cell::Null => self.is_null[at] = 1,
             Cell::Identifier => {}
             Cell::Numerical(number) => self.numeric_values[at] = number,
-            Cell::Timestamp(time) => match &mut self.times {
-                Times::Microseconds(times) => times[at] = time,
-                Times::Features(features) => {
-                    let features = &mut features[at * FEATURES..][..FEATURES];
-                    write_features(time, shape.time.of(time as f64), features);
-                }
-            },
+            Cell::Timestamp(time) => self.times.write(at, time, shape),
             Cell::Boolean(truth) => self.bool_values[at] = u8::from(truth),
             Cell::Categorical(category) => self.categorical_embed_ids[at] = category,
-            // Plus one until all texts of the batch are numbered, because 0 means no text.
-            Cell::Text(text) => self.text_embed_ids[at] = text.saturating_add(1),
+            Cell::Text(text) => self.text_embed_ids[at] = text_slot(text),
         }
     }
 
@@ -338,17 +437,4 @@ impl Sequence<'_> {
 pub(super) struct Observation {
     pub at: i64,
     pub sees_until: i64,
-}
-
-/// Returns a cell of a row as it is known at `obs_time`; NULL for a later time, unless it keeps those.
-pub(super) fn visible_cell(
-    record: &Row<'_>,
-    column: usize,
-    obs_time: i64,
-    keep_future: bool,
-) -> Cell {
-    match record.cell_known_at(column, obs_time) {
-        Cell::Timestamp(time) if time > obs_time && !keep_future => Cell::Null,
-        cell => cell,
-    }
 }

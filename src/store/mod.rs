@@ -1,6 +1,7 @@
 //! A database on disk, memory-mapped: the store that `headwater prepare` writes.
 #![doc = include_str!("FORMAT.md")]
 
+mod cells;
 mod changed;
 mod check;
 pub(crate) mod counts;
@@ -35,6 +36,7 @@ use crate::memory::memory_available;
 
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
+pub(crate) use cells::{CategoryPlace, CellPlace};
 pub(crate) use changed::Change;
 pub(crate) use groups::{GroupSet, Groups, RUN};
 pub use metadata::{

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use super::cells::{Cells, spread};
 use super::metadata::{ColumnStats, KnownMetadata, TableMetadata, TimeMetadata};
 use super::time::{ALWAYS_VISIBLE, is_visible, known_from};
 use crate::bytes::{identity_of, u32_at, u64_at};
@@ -34,6 +35,7 @@ pub enum Cell {
 /// A table of an open store.
 pub struct Table {
     metadata: TableMetadata,
+    cells: Cells,
     rows: Section,
     identities: Section,
     keys: Option<Keys>,
@@ -68,6 +70,7 @@ impl Table {
             rows: container.section("rows", rows * u64::from(metadata.stride))?,
             identities: container.section("identities", rows * 8)?,
             keys,
+            cells: Cells::of(metadata),
             metadata: metadata.clone(),
         })
     }
@@ -276,6 +279,14 @@ pub struct Row<'a> {
     record: &'a [u8],
 }
 
+impl<'a> Row<'a> {
+    /// Returns the columns of its table by type.
+    #[inline]
+    pub(crate) fn cells(&self) -> &'a Cells {
+        &self.table.cells
+    }
+}
+
 impl Row<'_> {
     /// Returns the time at which the row came to exist; [`ALWAYS_VISIBLE`] if it is not known.
     #[inline]
@@ -284,7 +295,7 @@ impl Row<'_> {
         match self.table.time {
             None => ALWAYS_VISIBLE,
             Some(time) if time.null_bit.is_some_and(|bit| self.bit(bit)) => ALWAYS_VISIBLE,
-            Some(time) => match self.i64_at(time.offset) {
+            Some(time) => match self.time_at(time.offset) {
                 ALWAYS_VISIBLE => ALWAYS_VISIBLE,
                 at => known_from(at, time.delay_us),
             },
@@ -324,19 +335,56 @@ impl Row<'_> {
         match metadata.stats {
             ColumnStats::Identifier => Cell::Identifier,
             ColumnStats::Numerical { .. } | ColumnStats::Count { .. } => {
-                Cell::Numerical(f32::from_bits(self.u32_at(offset)))
+                Cell::Numerical(self.number_at(offset))
             }
-            ColumnStats::Timestamp { .. } => Cell::Timestamp(self.i64_at(offset)),
+            ColumnStats::Timestamp { .. } => Cell::Timestamp(self.time_at(offset)),
             ColumnStats::Boolean { .. } => Cell::Boolean(self.bit(offset)),
-            ColumnStats::Text => Cell::Text(self.u32_at(offset)),
+            ColumnStats::Text => Cell::Text(self.index_at(offset, 4)),
             ColumnStats::Categorical { cat_emb_start, .. } => {
-                let local = match metadata.stats.value_bytes() {
-                    1 => u32::from(self.record[offset]),
-                    2 => self.u32_at_most(offset, 2),
-                    _ => self.u32_at(offset),
-                };
+                let local = self.index_at(offset, metadata.stats.value_bytes() as usize);
                 Cell::Categorical(cat_emb_start.saturating_add(local))
             }
+        }
+    }
+
+    /// Writes for each of the first columns whether it is NULL: 1 or 0.
+    #[inline]
+    pub(crate) fn write_nulls(&self, nulls: &mut [u8]) {
+        let (eights, last) = nulls.as_chunks_mut::<8>();
+        let bits = &self.record[self.table.metadata.null_offset as usize..];
+        for (eight, bits) in eights.iter_mut().zip(bits) {
+            *eight = spread(*bits);
+        }
+        if let Some(bits) = bits.get(eights.len()) {
+            last.copy_from_slice(&spread(*bits)[..last.len()]);
+        }
+    }
+
+    /// Returns the z-score at `offset`.
+    #[inline]
+    pub(crate) fn number_at(&self, offset: usize) -> f32 {
+        f32::from_bits(self.index_at(offset, 4))
+    }
+
+    /// Returns the time at `offset`.
+    #[inline]
+    pub(crate) fn time_at(&self, offset: usize) -> i64 {
+        u64_at(self.record, offset).map_or(ALWAYS_VISIBLE, |v| v as i64)
+    }
+
+    /// Returns a bit of those that begin with the null bits: a boolean, or whether a column is NULL.
+    #[inline]
+    pub(crate) fn bit(&self, bit: usize) -> bool {
+        self.record[self.table.metadata.null_offset as usize + bit / 8] >> (bit % 8) & 1 == 1
+    }
+
+    /// Returns the number of a text or a category at `offset`, of 1, 2 or 4 bytes.
+    #[inline]
+    pub(crate) fn index_at(&self, offset: usize, bytes: usize) -> u32 {
+        match (bytes, &self.record[offset..]) {
+            (1, [one, ..]) => u32::from(*one),
+            (2, [low, high, ..]) => u32::from(u16::from_le_bytes([*low, *high])),
+            (_, rest) => u32_at(rest, 0).unwrap_or_default(),
         }
     }
 
@@ -360,33 +408,11 @@ impl Row<'_> {
     pub fn known_time(&self, column: usize) -> i64 {
         match &self.table.metadata.columns[column].known {
             None => ALWAYS_VISIBLE,
-            Some(KnownMetadata::At { offset, .. }) => self.i64_at(*offset as usize),
+            Some(KnownMetadata::At { offset, .. }) => self.time_at(*offset as usize),
             Some(KnownMetadata::Delay { delay_us }) => match self.time() {
                 ALWAYS_VISIBLE => ALWAYS_VISIBLE,
                 time => known_from(time, *delay_us),
             },
         }
-    }
-
-    #[inline]
-    fn bit(&self, bit: usize) -> bool {
-        self.record[self.table.metadata.null_offset as usize + bit / 8] >> (bit % 8) & 1 == 1
-    }
-
-    #[inline]
-    fn u32_at(&self, offset: usize) -> u32 {
-        self.u32_at_most(offset, 4)
-    }
-
-    #[inline]
-    fn u32_at_most(&self, offset: usize, bytes: usize) -> u32 {
-        let mut value = [0; 4];
-        value[..bytes].copy_from_slice(&self.record[offset..offset + bytes]);
-        u32::from_le_bytes(value)
-    }
-
-    #[inline]
-    fn i64_at(&self, offset: usize) -> i64 {
-        u64_at(self.record, offset).map_or(ALWAYS_VISIBLE, |v| v as i64)
     }
 }
