@@ -778,7 +778,7 @@ def stage(
     """Copies a store to the folder `out`, such as one on the node's own disk, unless it is there.
 
     Of processes that call it at one time with the same arguments one copies, and the others wait
-    for it. Every block is checked against its digest before it is written. Ctrl-C interrupts it,
+    for it. Every block of the copy is checked against its digest. Ctrl-C interrupts it,
     and a killed process leaves nothing at `out`; the next call removes what it has written.
 
     Args:

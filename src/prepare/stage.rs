@@ -31,10 +31,9 @@ pub struct StageReport {
 /// Copies the store in the folder `store` to the folder `out`, such as one on the node's own disk, unless
 /// its copy is there already.
 ///
-/// Of processes that call it at one time the first copies, and the others wait for it. Every block is
-/// checked against its digest before it is written. Writes to a folder with the name of `out` and
-/// `.partial`, and renames it at the end: an interrupted call leaves no store, and the next one removes
-/// its files.
+/// Of processes that call it at one time the first copies, and the others wait for it. Every block of
+/// the copy is checked against its digest. Writes to a folder with the name of `out` and `.partial`, and
+/// renames it at the end: an interrupted call leaves no store, and the next one removes its files.
 ///
 /// Of a copy that is there are checked its root, and the length, the header and the section table of each
 /// file. As in every store, a block is checked when it is first read.

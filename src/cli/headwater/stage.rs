@@ -14,9 +14,9 @@ use crate::view::words::bytes;
 
 /// Copies a store to the disk of this machine, once for all its processes.
 ///
-/// Every block is checked against its digest before it is written. The copy gets
-/// its name when it is complete: a command that is killed leaves nothing at COPY,
-/// and the next one begins anew.
+/// Every block of the copy is checked against its digest. The copy gets its name
+/// when it is complete: a command that is killed leaves nothing at COPY, and the
+/// next one begins anew.
 ///
 /// Processes that start it at one time with the same arguments make one copy: the
 /// first copies, the others wait for it. So it may stand before a training, in the
