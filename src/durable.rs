@@ -362,7 +362,7 @@ impl Storage for Disk {
 }
 
 /// Whether an open file is the one at a path.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (open, found) = (file.metadata()?, fs::symlink_metadata(path));
     match found {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -1,7 +1,14 @@
-//! Memory maps: files, whose bytes another process could change, and memory in large pages.
+//! Memory maps: files, whose bytes another process could change, and memory in large pages; words that processes
+//! share.
 #![expect(unsafe_code, reason = "maps files and prefetches their lines; the reasons stand there")]
 
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, Range};
 use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::error::{Error, Result};
 use crate::files::open_file;
@@ -15,18 +22,22 @@ pub(crate) struct Map(memmap2::Mmap);
 impl Map {
     /// Maps the file at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = open_file(path)?;
+        Self::of(&open_file(path)?, path)
+    }
+
+    /// Maps an open file; `path` is its name.
+    pub(crate) fn of(file: &File, path: &Path) -> Result<Self> {
         // SAFETY: The map is read-only and the store's files are never edited: they are written
         // under another name, then renamed (`durable`). A process that truncates one in place
         // nevertheless ends its readers with a signal, as with every map; that is documented in
         // `FORMAT.md`. Any bytes are valid `u8`, and nothing is decoded before its digest holds.
-        let map = unsafe { memmap2::Mmap::map(&file) };
+        let map = unsafe { memmap2::Mmap::map(file) };
         map.map(Self).map_err(|e| Error::io(path, "mapping", e))
     }
 
     /// Maps a file without a name, which is no longer written to; `path` was its name.
     #[cfg(feature = "prepare")]
-    pub(crate) fn of_unnamed(file: &std::fs::File, path: &Path) -> Result<Self> {
+    pub(crate) fn of_unnamed(file: &File, path: &Path) -> Result<Self> {
         // SAFETY: No other process can open the file, and this one only reads it from now on.
         let map = unsafe { memmap2::Mmap::map(file) };
         map.map(Self).map_err(|e| Error::io(path, "mapping", e))
@@ -39,7 +50,7 @@ impl Map {
     }
 
     /// Loads bytes that will all be read into memory and into the map at once, not page by page.
-    pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
+    pub(crate) fn populate(&self, bytes: Range<usize>) {
         #[cfg(target_os = "linux")]
         // If the system cannot do so, each page is loaded on its first read.
         let _ = self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len());
@@ -51,11 +62,11 @@ impl Map {
     ///
     /// # Errors
     /// When the disk fails, where the system tells; elsewhere it ends the process with a signal.
-    pub(crate) fn load(&self, bytes: std::ops::Range<usize>) -> std::io::Result<()> {
+    pub(crate) fn load(&self, bytes: Range<usize>) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         match self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len()) {
             // Linux before 5.14 does not know the request.
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             done => return done,
         }
         // One byte of a page brings in the page.
@@ -73,7 +84,7 @@ impl Map {
     }
 
     /// Has the system read bytes that are not in memory, without waiting for them.
-    pub(crate) fn read_ahead(&self, bytes: std::ops::Range<usize>) {
+    pub(crate) fn read_ahead(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         // If the system cannot do so, each page is loaded on its first read.
         let _ = self.0.advise_range(memmap2::Advice::WillNeed, bytes.start, bytes.len());
@@ -133,3 +144,59 @@ impl Memory {
         self.0.make_read_only().map(Map).map_err(fail)
     }
 }
+
+/// Words that any thread changes at any time, and any process that maps the same file: some of them, and a share
+/// of their memory.
+pub(crate) struct Words {
+    start: NonNull<AtomicU64>,
+    count: usize,
+    memory: Arc<dyn Send + Sync>,
+}
+
+impl Words {
+    /// Returns `count` words of this process.
+    pub(crate) fn new(count: usize, value: u64) -> Self {
+        let words: Box<[_]> = (0..count).map(|_| AtomicU64::new(value)).collect();
+        Self { start: NonNull::from(&*words).cast(), count, memory: Arc::new(words) }
+    }
+
+    /// Maps `count` words from the beginning of a file. Nobody may shorten the file while it is mapped.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file is shorter; else those of the operating system.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_file(file: &File, count: usize) -> io::Result<Self> {
+        let bytes = count.saturating_mul(size_of::<AtomicU64>());
+        if file.metadata()?.len() < bytes as u64 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let map = memmap2::MmapOptions::new().len(bytes).map_raw(file)?;
+        let start = NonNull::new(map.as_mut_ptr().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, count, memory: Arc::new(map) })
+    }
+
+    /// Returns some of these words.
+    pub(crate) fn part(&self, words: Range<usize>) -> Self {
+        let part = &self[words];
+        let memory = Arc::clone(&self.memory);
+        Self { start: NonNull::from(part).cast(), count: part.len(), memory }
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `start` is that of `count` words which `memory` keeps, at the same place however `Self` moves.
+        // They are aligned, in a map of a file because it starts at a page, and any bytes are a valid word.
+        // Other threads and processes change them only as atomic words, which have no reference that excludes
+        // others. A file that is shortened nevertheless ends the process with a signal, as with every map.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+// SAFETY: It is a share of a slice of atomic words, which every thread may use, and drop last.
+unsafe impl Send for Words {}
+// SAFETY: A reference to it gives no more than one to the slice.
+unsafe impl Sync for Words {}

@@ -6,15 +6,17 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use super::checks::{Checks, SHARED_BYTES_MIN};
 use super::read_ahead::ReadAhead;
 use crate::bytes::{ALIGNMENT, Digest, no_memory, u32_at, u64_at};
 use crate::error::{Error, Result};
+use crate::files::open_file;
 #[cfg(feature = "prepare")]
 use crate::files::try_open;
-use crate::map::{Map, Memory};
+use crate::map::{Map, Memory, Words};
 
 pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
 /// The version of a file whose sections all have large blocks.
@@ -80,6 +82,7 @@ pub(crate) struct Container {
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) map: Map,
+    checks: Checks,
     /// What is read ahead; unset while memory holds the files.
     read_ahead: OnceLock<Arc<ReadAhead>>,
 }
@@ -91,6 +94,8 @@ pub(super) struct Entry {
     pub(super) length: usize,
     pub(super) blocks: BlockSize,
     digests_at: usize,
+    /// The words of the file's checks that have a bit for each of the section's blocks.
+    words: Range<usize>,
 }
 
 impl Entry {
@@ -104,12 +109,27 @@ impl Entry {
 impl Container {
     /// Maps the file and checks its header and section table.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::open_sharing(path, SHARED_BYTES_MIN)
+    }
+
+    /// Opens the file; other processes share its checks if it has at least `shared_min` bytes.
+    pub(super) fn open_sharing(path: &Path, shared_min: usize) -> Result<Self> {
         check_is_file(path)?;
-        let map = Map::open(path)?;
-        let sections =
+        let file = open_file(path)?;
+        let map = Map::of(&file, path)?;
+        let (sections, digest) =
             parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
-        let file = Arc::new(File { path: path.to_path_buf(), map, read_ahead: OnceLock::new() });
-        Ok(Self { file, sections, is_copy: false })
+        let words = words_of(&sections);
+        let checks = match map.bytes().len() >= shared_min {
+            true => Checks::shared(words, digest, &file),
+            false => Checks::own(words),
+        };
+        Ok(Self::of(path, map, checks, sections, false))
+    }
+
+    fn of(path: &Path, map: Map, checks: Checks, sections: Vec<Entry>, is_copy: bool) -> Self {
+        let file = File { path: path.to_path_buf(), map, checks, read_ahead: OnceLock::new() };
+        Self { file: Arc::new(file), sections, is_copy }
     }
 
     /// Returns a copy of the file in memory whose sections `change` has changed: it is called with the
@@ -122,12 +142,12 @@ impl Container {
         let mut memory = Memory::zeros(length).ok_or_else(|| no_memory(length))?;
         for entry in &self.sections {
             let bytes = &mut memory.bytes_mut()[entry.offset..entry.offset + entry.length];
-            bytes.copy_from_slice(self.any_section(&entry.name)?.get(0, entry.length)?);
+            bytes.copy_from_slice(self.unchecked_section(entry).get(0, entry.length)?);
             change(&entry.name, bytes)?;
         }
-        let (path, map) = (self.file.path.clone(), memory.into_map()?);
-        let file = Arc::new(File { path, map, read_ahead: OnceLock::new() });
-        Ok(Self { file, sections: self.sections.clone(), is_copy: true })
+        let checks = Checks::all_set(words_of(&self.sections));
+        let map = memory.into_map()?;
+        Ok(Self::of(&self.file.path, map, checks, self.sections.clone(), true))
     }
 
     /// Returns the digest of the header and the section table, which holds every block's digest.
@@ -198,24 +218,34 @@ impl Container {
             .iter()
             .find(|s| s.name == name)
             .ok_or_else(|| self.corrupt(format!("expected a section {name:?}, found none")))?;
-        let blocks = entry.blocks.count(entry.length);
-        let checked = if self.is_copy { u64::MAX } else { 0 };
-        Ok(Section {
+        Ok(self.section_of(entry, self.file.checks.part(entry.words.clone())))
+    }
+
+    /// Returns a section each block of which is checked anew, whatever this or another process has checked.
+    fn unchecked_section(&self, entry: &Entry) -> Section {
+        let count = entry.words.len();
+        let checks = if self.is_copy { Checks::all_set(count) } else { Checks::own(count) };
+        self.section_of(entry, checks.part(0..count))
+    }
+
+    fn section_of(&self, entry: &Entry, checked: Words) -> Section {
+        Section {
             file: Arc::clone(&self.file),
             name: entry.name.clone(),
             offset: entry.offset,
             length: entry.length,
             blocks: entry.blocks,
             digests_at: entry.digests_at,
-            checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(checked)).collect(),
-        })
+            checked,
+        }
     }
 
-    /// Checks every byte of the file: blocks against their digests, and that gaps are zero.
+    /// Checks every byte of the file, whatever was checked before: blocks against their digests, and that gaps
+    /// are zero.
     pub(crate) fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         self.check_gaps()?;
         for entry in &self.sections {
-            let section = self.any_section(&entry.name)?;
+            let section = self.unchecked_section(entry);
             for block in 0..entry.blocks.count(entry.length) {
                 section.check_block(block)?;
                 progress(section.block(block).len() as u64)?;
@@ -295,8 +325,13 @@ fn header_digest(bytes: &[u8]) -> Option<Digest> {
     Some(Digest(*bytes.get(32..)?.first_chunk()?))
 }
 
-/// Reads and checks the header and the section table.
-fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
+/// Returns the number of words of the checks of a file with these sections.
+fn words_of(sections: &[Entry]) -> usize {
+    sections.last().map_or(0, |last| last.words.end)
+}
+
+/// Reads and checks the header and the section table; returns the sections, and the digest in the header.
+fn parse(bytes: &[u8]) -> Result<(Vec<Entry>, Digest)> {
     if bytes.get(..8) != Some(&MAGIC[..]) {
         return Err(Error::not_ours(
             "expected a file of a headwater store, which begins with HWSTORE, found another kind of file",
@@ -336,7 +371,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
              {VERSION_OF_SMALL_BLOCKS} and in no others, found version {version}"
         )));
     }
-    Ok(sections)
+    Ok((sections, recorded))
 }
 
 /// Reads the section table. Its digest is right; its numbers are checked all the same, because
@@ -368,8 +403,12 @@ fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
         if raw[44..].iter().any(|&b| b != 0) || sections.iter().any(|s| s.name == name) {
             return Err(wrong("reserved bytes are set, or two sections have one name"));
         }
-        sections.push(Entry { name, offset, length, blocks, digests_at: table_at + digests_at });
-        digests_at += blocks.count(length) * DIGEST_BYTES;
+        let count = blocks.count(length);
+        let first_word = words_of(&sections);
+        let words = first_word..first_word + count.div_ceil(64);
+        let at = table_at + digests_at;
+        sections.push(Entry { name, offset, length, blocks, digests_at: at, words });
+        digests_at += count * DIGEST_BYTES;
         end = stop;
     }
     if digests_at != table.len() {
@@ -387,7 +426,7 @@ pub(crate) struct Section {
     blocks: BlockSize,
     digests_at: usize,
     /// A bit for each block that matched its digest.
-    checked: Box<[AtomicU64]>,
+    checked: Words,
 }
 
 impl Section {
@@ -508,7 +547,8 @@ impl Section {
 
     #[inline]
     fn is_checked(&self, block: usize) -> bool {
-        // Relaxed: the bit says only that these bytes, which no one writes, matched their digest.
+        // Relaxed: the bit says only that these bytes matched their digest. The thread or the process that set it
+        // wrote none of them, so no write must be seen before the bit.
         self.checked[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1
     }
 

@@ -1,11 +1,16 @@
 //! The `.bin` files of a store: named sections, a digest for every block.
 #![doc = include_str!("FORMAT.md")]
 
+mod checks;
 #[cfg(feature = "prepare")]
 mod copy;
 mod file;
 mod folder;
+#[cfg(not(target_os = "linux"))]
+mod no_shared_bits;
 mod read_ahead;
+#[cfg(target_os = "linux")]
+mod shared_bits;
 mod strings;
 #[cfg(all(test, feature = "prepare"))]
 mod tests;

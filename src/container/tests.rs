@@ -1,4 +1,4 @@
-//! A file that memory does not hold is read as any other is.
+//! A file that memory does not hold is read as any other is, and one whose checks are shared.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,4 +102,115 @@ fn sections_of_one_file_have_blocks_of_two_sizes() {
     Container::open(&path).unwrap().copy_to(&copy, &|_| Ok(())).unwrap();
     check(&copy);
     assert_eq!(std::fs::read(path).unwrap(), std::fs::read(copy).unwrap());
+}
+
+/// Openers of one file, who stand for processes of one machine: each maps the bits of the file for itself.
+#[cfg(target_os = "linux")]
+mod sharing {
+    use std::fs::{self, FileTimes, OpenOptions};
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::stamp::Stamp;
+
+    const BLOCK: usize = BlockSize::Large.bytes();
+
+    fn open(path: &Path) -> Container {
+        Container::open_sharing(path, 0).unwrap()
+    }
+
+    /// Reads a byte of each block whose number is given; returns whether all of them are what was written.
+    fn read(container: &Container, blocks: impl IntoIterator<Item = usize>) -> bool {
+        let section = container.any_section("bytes").unwrap();
+        blocks.into_iter().all(|block| section.get(block * BLOCK, 1).is_ok())
+    }
+
+    /// Changes a byte of a block in place, and waits until the time of the file tells so.
+    fn damage(path: &Path, block: usize) {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        let before = Stamp::of(path).unwrap();
+        while before == Stamp::of(path).unwrap() {
+            file.write_all_at(&[255; 9], (64 + block * BLOCK) as u64).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_one_process_has_checked_the_others_do_not_check_again() {
+        let written = Written::new(BlockSize::Large);
+        let (first, second) = (open(&written.file), open(&written.file));
+        assert!(read(&first, [3, 64, BLOCKS - 1]));
+        // So the second would find if it looked.
+        [3, 64, BLOCKS - 1, 4].iter().for_each(|&block| damage(&written.file, block));
+        assert!(read(&second, [3, 64, BLOCKS - 1]));
+        assert!(!read(&second, [4]) && !read(&first, [4]));
+    }
+
+    #[test]
+    fn each_process_checks_a_small_file_for_itself() {
+        let written = Written::new(BlockSize::Large);
+        let [first, second] = [(); 2].map(|()| Container::open(&written.file).unwrap());
+        assert!(read(&first, [3]));
+        damage(&written.file, 3);
+        assert!(read(&first, [3]) && !read(&second, [3]));
+    }
+
+    #[test]
+    fn sections_of_a_file_have_checks_of_their_own() {
+        let folder = TempDir::new().unwrap();
+        let mut writer = ContainerWriter::create(folder.path(), "three.bin").unwrap();
+        let bytes = vec![7_u8; 70 * BLOCK];
+        writer.section("empty", &bytes[..0]).unwrap();
+        writer.section("before", &bytes).unwrap();
+        writer.section("bytes", &bytes).unwrap();
+        writer.finish().unwrap();
+        let path = folder.path().join("three.bin");
+        let (first, second) = (open(&path), open(&path));
+        assert!(read(&first, 0..70));
+        // Blocks of the section before.
+        [0, 63, 64, 69].iter().for_each(|&block| damage(&path, block));
+        let section = second.any_section("before").unwrap();
+        assert!([0, 63, 64, 69].iter().all(|block| section.get(block * BLOCK, 1).is_err()));
+        assert!(section.get(BLOCK, 1).is_ok());
+    }
+
+    #[test]
+    fn a_file_damaged_in_place_is_found_by_the_next_process() {
+        let written = Written::new(BlockSize::Large);
+        let first = open(&written.file);
+        assert!(read(&first, 0..BLOCKS));
+        damage(&written.file, 3);
+        let next = open(&written.file);
+        assert!(!read(&next, [3]) && read(&next, [2, 4]));
+    }
+
+    #[test]
+    fn a_damaged_file_in_place_of_a_checked_one_is_found() {
+        let written = Written::new(BlockSize::Large);
+        let first = open(&written.file);
+        assert!(read(&first, 0..BLOCKS));
+        let other = written.file.with_extension("other");
+        fs::copy(&written.file, &other).unwrap();
+        damage(&other, 3);
+        let times =
+            FileTimes::new().set_modified(fs::metadata(&written.file).unwrap().modified().unwrap());
+        OpenOptions::new().write(true).open(&other).unwrap().set_times(times).unwrap();
+        fs::rename(&other, &written.file).unwrap();
+        let next = open(&written.file);
+        assert!(!read(&next, [3]) && read(&next, [2, 4]) && read(&first, [3]));
+    }
+
+    #[test]
+    fn verify_finds_damage_of_blocks_that_count_as_checked() {
+        let written = Written::new(BlockSize::Large);
+        let (first, second) = (open(&written.file), open(&written.file));
+        assert!(read(&first, 0..BLOCKS));
+        damage(&written.file, BLOCKS - 1);
+        assert!(read(&second, 0..BLOCKS));
+        for container in [&first, &second] {
+            let error = container.verify(&|_| Ok(())).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(container.changed(|_, _| Ok(())).is_err());
+        }
+    }
 }
