@@ -3,8 +3,8 @@
     python benches/sampler.py --record benches/record/NAME.json
 
 Needs the `headwater` package, cargo and `tpchgen-cli` (`make bench` installs them). Runs on one
-core; the kinds `.._on_2_cores` and `.._in_two_processes` run on two. A process checks each block of
-the store when it first reads the block, so the first batches cost more; `warm` is the cost of
+core; the kinds `.._on_2_cores` and `.._in_two_processes` run on two. Each block of the
+store is checked when it is first read, so the first batches cost more; `warm` is the cost of
 batches 1,000 to 3,000. Each figure is the median of several rounds, in which all kinds of batches
 take turns.
 """

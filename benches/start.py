@@ -1,6 +1,7 @@
 """Measures the start of a sampler over many seeds: from the process to the first batch.
 
     python benches/start.py --work FOLDER [--seeds 100000000] [--record FILE]
+    python benches/start.py --checks STORE [--record FILE]
 
 Prepares a store of one table with a time and a number, which its only task predicts, unless the
 folder has it already. Each turn starts one process with the split seed of the store, whose buckets
@@ -8,6 +9,11 @@ are recorded, and one with another, for which every seed is hashed; all files ar
 that no process waits for the disk. Figures are CPU and wall seconds of opening the store and
 making the sampler, of the first batch, and the memory of the process that is not a mapped file.
 Needs Linux.
+
+With `--checks` it measures what the checks of blocks cost the ranks of a node, in a store with
+vectors of texts: each turn starts rank 0 of 2 alone, then rank 1 while rank 0 has the store open.
+Figures are the CPU seconds of a rank for opening the store and making the sampler, for its first
+100 batches, for the next 100, and for checking all vectors, whose blocks the batches read in part.
 """
 
 from __future__ import annotations
@@ -82,27 +88,86 @@ def turn(store: str, split_seed: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Measures, prints and records."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=100_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--record", type=Path, help="write the figures here")
-    parser.add_argument("--turn", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.turn:
-        print(json.dumps(turn(options.turn[0], int(options.turn[1]))))
-        return
-    store = store_of(options.work, options.seeds)
+def rank_turn(path: str, rank: int) -> None:
+    """Makes batches and reads all vectors as a rank of two, and keeps the store open."""
+    import headwater
+
+    figures = {}
+    cpu = time.process_time()
+
+    def end(figure: str) -> None:
+        nonlocal cpu
+        figures[figure] = round(time.process_time() - cpu, 4)
+        cpu = time.process_time()
+
+    store = headwater.Store(path)
+    sampler = headwater.Sampler(store, rank=rank, world_size=2, num_prefetch=0, num_threads=1)
+    end("start_cpu_s")
+    for figure in "first_100_batches_cpu_s", "next_100_batches_cpu_s":
+        for _ in range(100):
+            sampler.next_batch("train")
+        end(figure)
+    store.text_embeddings()
+    end("all_vectors_cpu_s")
+    print(json.dumps(figures), flush=True)
+    sys.stdin.readline()
+
+
+def of_ranks(path: str) -> dict[str, dict[str, float]]:
+    """Measures rank 0 alone, then rank 1 beside it."""
+    figures, ranks = {}, []
+    for rank, name in enumerate(["alone", "beside"]):
+        command = [sys.executable, __file__, "--rank", path, str(rank)]
+        started = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        ranks.append(started)
+        assert started.stdout
+        figures[name] = json.loads(started.stdout.readline())
+    for started in ranks:
+        started.communicate("\n")
+    return figures
+
+
+def read_files(store: Path) -> None:
+    """Reads the files of a store into memory."""
     for file in store.rglob("*.bin"):
         with file.open("rb") as opened:
             while opened.read(1 << 24):
                 pass
+
+
+def main() -> None:
+    """Measures, prints and records."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--work", type=Path)
+    what.add_argument("--checks", type=Path)
+    what.add_argument("--turn", nargs=2, help=argparse.SUPPRESS)
+    what.add_argument("--rank", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--seeds", type=int, default=100_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    if options.turn:
+        print(json.dumps(turn(options.turn[0], int(options.turn[1]))))
+        return
+    if options.rank:
+        rank_turn(options.rank[0], int(options.rank[1]))
+        return
+    if options.checks:
+        read_files(options.checks)
+        record = prepare.heading("checks of blocks by two ranks of a node, one thread each")
+        record["store_mb"] = round(prepare.folder_bytes(options.checks) / 1e6, 1)
+        record["turns"] = [of_ranks(str(options.checks)) for _ in range(options.rounds)]
+        prepare.publish(record, options.record)
+        return
+    store = store_of(options.work, options.seeds)
+    read_files(store)
     record = prepare.heading(f"start of a sampler over {options.seeds:,} seeds, one thread")
 
     def started(split_seed: int) -> dict[str, float]:
-        command = [sys.executable, __file__, "--work", ".", "--turn", str(store), str(split_seed)]
+        command = [sys.executable, __file__, "--turn", str(store), str(split_seed)]
         return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
     record["turns"] = [

@@ -2,7 +2,7 @@
 //!
 //! A process has bits of its own for a file, or shares them with the other processes of its machine and user
 //! that have the file open: what one of them has checked, the others need not check again. Only large files
-//! share, because a small one is checked sooner than its bits are found.
+//! share: the check of a small one takes milliseconds.
 //!
 //! Shared bits are found by a key: the digest of the file's header and section table, which holds the digest of
 //! every block, and the file's device, number, length and times. So a set bit says that a process of this user

@@ -143,12 +143,9 @@ fn begin(path: &Path, bytes: u64, attempt: u32) -> io::Result<Option<File>> {
     });
     // Without it a leftover stays, which goes like any other.
     let _ = fs::remove_file(&unfinished);
-    match made {
-        Ok(file) => Ok(is_at(&file, path)?.then_some(file)),
-        Err(e) => match e.kind() {
-            ErrorKind::AlreadyExists | ErrorKind::NotFound | ErrorKind::WouldBlock => Ok(None),
-            _ => Err(e),
-        },
+    match made.as_ref().map_err(io::Error::kind) {
+        Err(ErrorKind::AlreadyExists | ErrorKind::NotFound | ErrorKind::WouldBlock) => Ok(None),
+        _ => made.map(Some),
     }
 }
 
@@ -182,7 +179,8 @@ mod tests {
 
     use super::*;
 
-    const COUNT: usize = 600;
+    /// The bits of a file of 64 GiB, so that a file of them that is half made is met.
+    const COUNT: usize = 1 << 16;
     const KEY: &str = "key";
 
     /// The folder of the bits, which is made with the first of them.
@@ -334,6 +332,7 @@ mod tests {
         assert!(refused(), "a link");
         fs::remove_file(&folder).unwrap();
         fs::write(&folder, "").unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(refused(), "a file");
         fs::remove_file(&folder).unwrap();
         fs::rename(&real, &folder).unwrap();
@@ -361,10 +360,29 @@ mod tests {
         assert!(open(&folder).is_err());
         fs::remove_dir(&path).unwrap();
         let other = outer.path().join("other");
-        fs::write(&other, [255; COUNT * 8]).unwrap();
+        let bytes = vec![255; COUNT * 8];
+        fs::write(&other, &bytes).unwrap();
         symlink(&other, &path).unwrap();
         assert!(open(&folder).is_err());
-        assert_eq!(fs::read(&other).unwrap(), [255; COUNT * 8]);
+        assert!(fs::read(&other).unwrap() == bytes);
+    }
+
+    #[test]
+    fn bits_that_lost_their_name_are_not_joined() {
+        let outer = TempDir::new().unwrap();
+        let folder = folder_in(&outer);
+        let path = folder.join(KEY);
+        let bits = open(&folder).unwrap();
+        // Two processes open the bits just before their last user removes the name.
+        let late = [(); 2].map(|()| try_open(&path).unwrap());
+        drop(bits);
+        let (_bits, words) = open(&folder).unwrap();
+        set(&words, 5, 5);
+        let [locked, joining] = late;
+        locked.lock_shared().unwrap();
+        assert!(join(joining, &path).unwrap().is_none());
+        assert!(join(locked, &path).unwrap().is_none());
+        assert!(is_set(&open(&folder).unwrap().1, 5, 5));
     }
 
     /// Opens the bits again and again, by two threads, each of which sets the bit of its number.
@@ -374,11 +392,12 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..200 {
                         let (_bits, words) = open(folder).unwrap();
-                        let word = round % COUNT;
+                        let word = round * (COUNT / 200);
                         set(&words, word, thread);
                         // While one is open, another sees the same.
                         assert!(is_set(&open(folder).unwrap().1, word, thread), "lost");
-                        let seen = words.iter().fold(0, |all, w| all | w.load(Ordering::Relaxed));
+                        let seen = words.iter().step_by(COUNT / 200 / 2);
+                        let seen = seen.fold(0, |all, word| all | word.load(Ordering::Relaxed));
                         assert_eq!(seen >> (2 * WORKERS), 0, "wrong");
                     }
                 });
@@ -417,7 +436,8 @@ mod tests {
             }
             if let Some((_, words)) = &kept {
                 let all = (1 << (2 * WORKERS)) - 1;
-                assert!((0..200).all(|word| words[word].load(Ordering::Relaxed) == all));
+                let mut of_rounds = words.iter().step_by(COUNT / 200).take(200);
+                assert!(of_rounds.all(|word| word.load(Ordering::Relaxed) == all));
             }
             drop(kept);
             assert_eq!(names(&folder), [""; 0]);
