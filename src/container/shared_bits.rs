@@ -3,8 +3,9 @@
 //! Each process that uses the bits holds a shared lock of the file, which the system drops when the process
 //! ends, however it ends. Three rules follow from that, and all that is below keeps them:
 //!
-//! 1. A file gets its name when it is complete, all zeros, and locked by its maker: it is made under another
-//!    name, and linked to its own. So no process waits for another, not even when all start at once.
+//! 1. A file gets its name when it is complete, all zeros, and locked by its maker: it is made under a name that
+//!    no other file ever has, and linked to its own. So no process waits for another, not even when all start
+//!    at once.
 //! 2. The length of a file never changes afterwards, so that no access to its map fails. A full `/dev/shm` is
 //!    found when the zeros are written.
 //! 3. A name is removed only by a process that holds the exclusive lock of its file: no other uses it then. The
@@ -20,6 +21,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::Digest;
 use crate::durable::{is_at, try_lock};
@@ -56,10 +58,10 @@ impl SharedBits {
         make_folder(folder, user)?;
         let path = folder.join(key);
         let bytes = count as u64 * size_of::<u64>() as u64;
-        for attempt in 0..TRIES {
+        for _ in 0..TRIES {
             let opened = match open_as(&path, OpenOptions::new().read(true).write(true)) {
                 Ok(file) => join(file, &path)?,
-                Err(e) if e.kind() == ErrorKind::NotFound => begin(&path, bytes, attempt)?,
+                Err(e) if e.kind() == ErrorKind::NotFound => begin(&path, bytes)?,
                 Err(e) => return Err(e),
             };
             let Some(file) = opened else {
@@ -130,23 +132,35 @@ fn join(file: File, path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Makes bits, all 0; `None` when another process has just made them, or removed these as a leftover.
-fn begin(path: &Path, bytes: u64, attempt: u32) -> io::Result<Option<File>> {
+fn begin(path: &Path, bytes: u64) -> io::Result<Option<File>> {
+    // Relaxed: the numbers only differ.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     remove_leftovers(path)?;
-    let unfinished = path.with_extension(format!("{}-{attempt}", std::process::id()));
+    let unfinished = path.with_extension(format!("{}-{number}", std::process::id()));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let made = open_as(&unfinished, &mut options).and_then(|mut file| {
-        file.try_lock_shared()?;
-        io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
-        fs::hard_link(&unfinished, path)?;
-        Ok(file)
+    let made = open_as(&unfinished, &mut options).and_then(|file| {
+        let linked = finish(&file, bytes).and_then(|()| fs::hard_link(&unfinished, path));
+        // Where it fails a leftover stays, which goes like any other.
+        let _ = fs::remove_file(&unfinished);
+        linked.map(|()| file)
     });
-    // Without it a leftover stays, which goes like any other.
-    let _ = fs::remove_file(&unfinished);
-    match made.as_ref().map_err(io::Error::kind) {
-        Err(ErrorKind::AlreadyExists | ErrorKind::NotFound | ErrorKind::WouldBlock) => Ok(None),
-        _ => made.map(Some),
+    match made {
+        // Another file has the name where processes of two containers share the folder, and a number.
+        Ok(file) => Ok(is_at(&file, path)?.then_some(file)),
+        Err(e) => match e.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotFound | ErrorKind::WouldBlock => Ok(None),
+            _ => Err(e),
+        },
     }
+}
+
+/// Locks a new file, and fills it with zeros.
+fn finish(mut file: &File, bytes: u64) -> io::Result<()> {
+    file.try_lock_shared()?;
+    io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
+    Ok(())
 }
 
 /// Removes the files beside `path` that no process uses.
@@ -173,7 +187,6 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
     use std::process::{Child, Command, Stdio};
-    use std::sync::atomic::Ordering;
 
     use tempfile::TempDir;
 
