@@ -17,6 +17,7 @@ mod key_text;
 pub(crate) mod names;
 mod options;
 mod partial;
+mod parts;
 mod replaced;
 pub mod schema;
 pub mod source;
@@ -30,12 +31,13 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::process::pool;
-use build::{Preparation, build_events};
+use build::{PartHead, Parts, Preparation, build_events};
 use partial::{Partial, exists};
 use replaced::Replaced;
 use schema::Schema;
 use source::Source;
 
+pub use build::Part;
 #[cfg(feature = "arrayrecord")]
 pub use export::{ExportReport, ExportedFile, export_events};
 #[doc(hidden)]
@@ -43,7 +45,10 @@ pub use key_text::{key_part, key_text_of};
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use options::memory_size;
-pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
+pub use options::{
+    EventOptions, EventsReport, Merge, Options, PartOptions, PartReport, Report, SqlEngine,
+};
+pub use parts::{merge, prepare_part};
 pub use stage::{StageReport, stage};
 #[cfg(all(feature = "cli", not(feature = "arrayrecord")))]
 pub(crate) use without_arrayrecord::without_arrayrecord;
@@ -85,7 +90,7 @@ pub fn prepare(
     out: &Path,
     options: &Options<'_>,
 ) -> Result<Report> {
-    build(source, schema, out, options, refuse_existing(out)?)
+    build(source, None, schema, (out, refuse_existing(out)?), options)
 }
 
 /// [`prepare`] for a folder `out` that may be a store already: replaces it when the new one is
@@ -103,7 +108,7 @@ pub fn replace(
     out: &Path,
     options: &Options<'_>,
 ) -> Result<Report> {
-    build(source, schema, out, options, Replaced::find(out)?)
+    build(source, None, schema, (out, Replaced::find(out)?), options)
 }
 
 /// Prepares an event store of the log that the `[events]` of `schema` describe, in the folder `out`.
@@ -159,27 +164,41 @@ pub fn prepare_events(
     Ok(report)
 }
 
-fn refuse_existing(out: &Path) -> Result<Option<Replaced>> {
-    if fs::symlink_metadata(out).is_ok() { Err(exists(out)) } else { Ok(None) }
-}
-
-fn build(
-    source: &dyn Source,
-    schema: &Schema,
-    out: &Path,
-    options: &Options<'_>,
-    replaced: Option<Replaced>,
-) -> Result<Report> {
+/// Checks a schema of tables; returns it with the tables that its tasks add.
+fn whole_schema(schema: &Schema) -> Result<Schema> {
     schema.check()?;
     if schema.events.is_some() {
         return Err(Error::schema(
             "expected tables in the schema, found [events]; use `prepare_events`",
         ));
     }
-    let schema = &schema.with_declared_tasks()?.with_label_tables();
+    Ok(schema.with_declared_tasks()?.with_label_tables())
+}
+
+fn refuse_existing(out: &Path) -> Result<Option<Replaced>> {
+    if fs::symlink_metadata(out).is_ok() { Err(exists(out)) } else { Ok(None) }
+}
+
+fn build(
+    source: &dyn Source,
+    parts: Option<&Path>,
+    schema: &Schema,
+    (out, replaced): (&Path, Option<Replaced>),
+    options: &Options<'_>,
+) -> Result<Report> {
+    let whole = &whole_schema(schema)?;
+    let parts = match parts {
+        Some(folder) => {
+            let expected = PartHead::new(source, schema, Part::new(1, 1)?)?;
+            Some(Parts::open(folder, &expected, whole)?)
+        }
+        None => None,
+    };
     let pool = pool(options.threads)?;
     let partial = Partial::create(out, replaced, &["tables", "tasks"])?;
-    let report = pool.install(|| Preparation::new(source, schema, options, &partial.path).run())?;
+    let report = pool.install(|| {
+        Preparation::new(source, parts.as_ref(), whole, options, &partial.path).run()
+    })?;
     partial.commit(out)?;
     Ok(report)
 }

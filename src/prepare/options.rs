@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::build::Part;
 use super::embed::Embedder;
 use super::source::Batches;
 use crate::bytes::Digest;
@@ -37,6 +38,38 @@ pub struct Options<'a> {
     pub sql: Option<&'a dyn SqlEngine>,
     /// Receives the progress.
     pub progress: &'a dyn Progress,
+}
+
+/// The options of reading a part. They change nothing that a merge makes of it.
+pub struct PartOptions<'a> {
+    /// The number of threads (default: all cores).
+    pub threads: Option<usize>,
+    /// Receives the progress.
+    pub progress: &'a dyn Progress,
+}
+
+/// The report of a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PartReport {
+    /// The part.
+    pub part: Part,
+    /// The number of rows that it has.
+    pub row_count: u64,
+    /// The number of blocks of rows.
+    pub block_count: u64,
+    /// The size of its file in bytes.
+    pub part_bytes: u64,
+}
+
+/// Which parts to merge, and where to.
+#[derive(Clone, Copy, Debug)]
+pub struct Merge<'a> {
+    /// The folder of the parts.
+    pub parts: &'a Path,
+    /// The folder to write the store to.
+    pub out: &'a Path,
+    /// Whether to replace the store there.
+    pub replace: bool,
 }
 
 /// The report of a preparation.

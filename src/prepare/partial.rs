@@ -215,7 +215,7 @@ fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Refuses a folder within a store, which `verify` would then not know.
-fn refuse_within_store(out: &Path) -> Result<()> {
+pub(super) fn refuse_within_store(out: &Path) -> Result<()> {
     let absolute = std::path::absolute(out).map_err(|e| Error::io(out, "examining", e))?;
     // Links may lead into a store; the last folders may not exist yet.
     let is_missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;

@@ -16,19 +16,21 @@ use rayon::prelude::*;
 use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
 use super::links::Links;
-use super::read_ahead::read_ahead;
-use super::read_batch::{BatchReading, ReadBatch};
-use super::row_keys::{KeyColumns, KeyLists, RowKeys, TextOf, WrittenKeys};
+use super::parts::{PartBatch, PartBatches};
+use super::read_ahead::{Unconverted, read_ahead};
+use super::read_batch::ReadBatch;
+use super::row_keys::{KeyLists, RowKeys, TextOf, WrittenKeys};
 use super::row_numbers::{RowNumbers, RowNumbersWriter};
 use super::scratch::Scratch;
+use super::table_columns::TableColumns;
 use super::texts::SpilledTexts;
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Column, Limits, Table};
+use crate::prepare::schema::{Limits, Table};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error};
 use crate::progress::Progress;
-use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SemanticType, table_file};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, table_file};
 
 /// The most rows of a table; the two numbers above are reserved.
 const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
@@ -55,12 +57,6 @@ pub(super) struct Ingested {
     pub staged: PathBuf,
 }
 
-/// One reference of the table.
-struct ReferenceColumns {
-    places: Vec<usize>,
-    links: Links,
-}
-
 /// The state of the first pass over a table.
 struct Ingest<'a> {
     table: &'a Table,
@@ -69,7 +65,8 @@ struct Ingest<'a> {
     read: Vec<ColumnSummary>,
     kept: usize,
     keys: RowKeys<'a>,
-    references: Vec<ReferenceColumns>,
+    /// The links of each reference.
+    references: Vec<Links>,
     time_place: Option<usize>,
     times: RowNumbersWriter<i64>,
     known_places: Vec<usize>,
@@ -80,10 +77,18 @@ struct Ingest<'a> {
     row_count: u64,
 }
 
+/// The rows of a table.
+pub(super) enum TableRows<'a> {
+    /// As the source has them.
+    OfSource(Batches),
+    /// As the parts of a preparation have them, which have read them.
+    OfParts(PartBatches<'a>),
+}
+
 /// The input of the first pass over a table.
 pub(super) struct TableInput<'a> {
     /// Returns the table's rows, with these columns.
-    pub rows: &'a dyn Fn(&[String]) -> Result<Batches>,
+    pub rows: &'a dyn Fn(&[String]) -> Result<TableRows<'a>>,
     /// The place of the table in the schema.
     pub place: usize,
     pub table: &'a Table,
@@ -101,29 +106,40 @@ pub(super) struct TableInput<'a> {
 /// Reads a table from its source, and stages it.
 pub(super) fn ingest(input: TableInput<'_>, texts: &mut SpilledTexts) -> Result<Ingested> {
     let TableInput { rows, place, table, text_of, scratch, progress, .. } = input;
-    let mut ingest = Ingest::new(input)?;
-    let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
-    let batches = rows(&names)?;
+    let columns = TableColumns::of(table, input.looked_up)?;
+    let (names, reading) = (columns.names(), columns.reading());
+    let mut ingest = Ingest::new(input, columns)?;
+    let rows = rows(&names)?;
     let staged = scratch.folder().join(format!("{}.arrow", table.name));
     let create = File::create_new(&staged).map_err(|e| Error::io(&staged, "creating", e))?;
     let writer = BufWriter::with_capacity(1 << 20, create);
     let mut writer = StreamWriter::try_new(writer, &ingest.schema).map_err(arrow_error)?;
-    let reading = ingest.reading();
     if !reading.texts.is_empty() {
         texts.begin_table(place, &table.name)?;
     }
-    read_ahead(
-        batches,
-        |first_row, batch| {
-            check_row_count(first_row + batch.num_rows() as u64)?;
-            reading.read(&batch)
-        },
-        |batch| {
-            progress.advance(batch.row_count as u64)?;
-            let staged_batch = ingest.add_batch(batch, texts)?;
-            writer.write(&staged_batch).map_err(|e| staging_error(&staged, e))
-        },
-    )?;
+    let add = |batch: ReadBatch| {
+        progress.advance(batch.row_count as u64)?;
+        let staged_batch = ingest.add_batch(batch, texts)?;
+        writer.write(&staged_batch).map_err(|e| staging_error(&staged, e))
+    };
+    match rows {
+        TableRows::OfSource(batches) => read_ahead(
+            batches,
+            |first_row, batch: RecordBatch| {
+                check_row_count(first_row + batch.num_rows() as u64)?;
+                reading.read(&batch)
+            },
+            add,
+        ),
+        TableRows::OfParts(batches) => read_ahead(
+            batches,
+            |first_row, batch: PartBatch| {
+                check_row_count(first_row + batch.row_count())?;
+                batch.decode(&reading)
+            },
+            add,
+        ),
+    }?;
     writer
         .into_inner()
         .map_err(|e| staging_error(&staged, e))?
@@ -149,54 +165,10 @@ fn staging_error(path: &Path, error: arrow_schema::ArrowError) -> Error {
 }
 
 impl<'a> Ingest<'a> {
-    fn new(input: TableInput<'a>) -> Result<Self> {
-        let TableInput { table, limits, looked_up, spill, scratch, folder, .. } = input;
-        let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, column.clone());
-        let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
-        let mut read: Vec<_> =
-            table.columns.iter().filter(|(_, c)| is_kept(c)).map(summary).collect();
-        let kept = read.len();
-        let mut place_of = |name: &String| -> Result<usize> {
-            if let Some(place) = read.iter().position(|c| c.name == *name) {
-                return Ok(place);
-            }
-            let Some(entry) = table.columns.get_key_value(name) else {
-                return Err(Error::schema(format!("there is no column {name:?}")));
-            };
-            read.push(summary(entry));
-            Ok(read.len() - 1)
-        };
-        let mut lists: Vec<Vec<String>> = Vec::new();
-        if !table.key.is_empty() {
-            lists.push(table.key.clone());
-        }
-        lists.extend(looked_up.iter().filter(|list| **list != table.key).cloned());
-        let keys = (lists.into_iter())
-            .map(|columns| {
-                let places = columns.iter().map(&mut place_of).collect::<Result<_>>()?;
-                let is_looked_up = looked_up.contains(&columns);
-                Ok(KeyColumns::new(columns, places, is_looked_up))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let references = table
-            .references
-            .iter()
-            .map(|reference| {
-                let places = reference.columns.iter().map(&mut place_of).collect::<Result<_>>()?;
-                Ok(ReferenceColumns { places, links: Links::new() })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let time = table.time.as_ref().and_then(|time| time.column.as_ref());
-        let time_place = time.map(&mut place_of).transpose()?;
-        let known = table.known_times();
-        let known_places: Vec<usize> =
-            known.iter().map(|&name| place_of(name)).collect::<Result<_>>()?;
-        // A column that is ignored as a cell is read as a time all the same.
-        for (&place, name) in time_place.iter().zip(time).chain(known_places.iter().zip(known)) {
-            let column = read[place].column.clone();
-            let column = Column { semantic: SemanticType::Timestamp, ..column };
-            read[place] = ColumnSummary::new(name, column);
-        }
+    fn new(input: TableInput<'a>, columns: TableColumns) -> Result<Self> {
+        let TableInput { table, limits, spill, scratch, folder, .. } = input;
+        let TableColumns { read, kept, keys, references, time_place, known_places, .. } = columns;
+        let references = references.iter().map(|_| Links::new()).collect();
         let (name, has_key) = (table_file(&table.name), !table.key.is_empty());
         let keys = RowKeys::create(folder, &name, keys, has_key, spill)?;
         let times = || RowNumbersWriter::new(scratch);
@@ -216,18 +188,6 @@ impl<'a> Ingest<'a> {
             schema,
             row_count: 0,
         })
-    }
-
-    /// Returns what to read of each batch.
-    fn reading(&self) -> BatchReading {
-        let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
-        BatchReading {
-            columns: self.read.iter().map(|c| (c.name.clone(), c.column.clone())).collect(),
-            keys: self.keys.places(),
-            references: self.references.iter().map(|r| r.places.clone()).collect(),
-            texts: (0..self.kept).filter(is_text).collect(),
-            has_key: !self.table.key.is_empty(),
-        }
     }
 
     /// Adds a batch; returns the cells to stage.
@@ -277,13 +237,13 @@ impl<'a> Ingest<'a> {
         }
         self.read.iter().try_for_each(ColumnSummary::check)?;
         let WrittenKeys { duplicates, lists, file } = self.keys.finish(self.limits, text_of)?;
-        self.references.iter_mut().try_for_each(|of| of.links.close(self.spill))?;
+        self.references.iter_mut().try_for_each(|links| links.close(self.spill))?;
         self.read.truncate(self.kept);
         let times = self.times.finish()?;
         let known_times = self.known_times.into_iter().map(RowNumbersWriter::finish);
         Ok(Ingested {
             row_count: self.row_count as u32,
-            links: self.references.into_iter().map(|reference| reference.links).collect(),
+            links: self.references,
             times: self.time_place.map(|_| times),
             known_times: known_times.collect::<Result<_>>()?,
             columns: self.read,
@@ -304,13 +264,9 @@ fn add_cells(kept: &mut [ColumnSummary], batch: &ReadBatch) -> Vec<ArrayRef> {
         .collect()
 }
 
-fn add_links(
-    references: &mut [ReferenceColumns],
-    spill: &SpillWriter,
-    batch: &ReadBatch,
-) -> Result<()> {
+fn add_links(references: &mut [Links], spill: &SpillWriter, batch: &ReadBatch) -> Result<()> {
     let references = references.par_iter_mut().zip(&batch.references);
-    references.map(|(reference, keys)| reference.links.add(spill, keys)).collect()
+    references.map(|(links, keys)| links.add(spill, keys)).collect()
 }
 
 /// Returns the schema of the staging file: the columns that the store keeps.

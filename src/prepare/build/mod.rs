@@ -1,5 +1,5 @@
 //! Builds a store from a source: two passes over its tables, then the tasks and the texts. `events/`
-//! builds the store of a log of events.
+//! builds the store of a log of events. `parts/` lets several processes share the reading of the tables.
 //!
 //! The first pass reads each table once from its source and stages its cells; between the passes the
 //! distinct texts are numbered; the second pass writes records and lists of children, when all
@@ -25,6 +25,7 @@ mod layout;
 mod leaks;
 mod links;
 mod numbers;
+mod parts;
 mod pipeline;
 mod read_ahead;
 mod read_batch;
@@ -36,9 +37,12 @@ mod row_numbers;
 mod scratch;
 mod second_pass;
 mod summaries;
+mod table_columns;
 mod tasks;
 mod texts;
 mod until;
 
 pub(super) use events::build_events;
+pub use parts::Part;
+pub(super) use parts::{PartHead, Parts, write_part};
 pub(super) use pipeline::Preparation;

@@ -10,11 +10,12 @@ use half::f16;
 use super::aggregates;
 use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
-use super::first_pass::{Ingested, TableInput, ingest};
+use super::first_pass::{Ingested, TableInput, TableRows, ingest};
 use super::groups::{self, Buckets};
 use super::keys::write_key;
 use super::layout::column_metadata;
 use super::leaks;
+use super::parts::Parts;
 use super::references::{first_relations, link_of, looked_up, reading_order, time_order};
 use super::remarks::{
     linked_rows_remark, undated_remarks, unknown_labels_remark, unresolved_remark,
@@ -46,6 +47,8 @@ use crate::store::{
 /// The state of a preparation.
 pub(in crate::prepare) struct Preparation<'a> {
     source: &'a dyn Source,
+    /// What has been read of the tables, if processes shared the reading.
+    parts: Option<&'a Parts>,
     schema: &'a Schema,
     options: &'a Options<'a>,
     folder: &'a Path,
@@ -70,12 +73,14 @@ pub(in crate::prepare) struct Preparation<'a> {
 impl<'a> Preparation<'a> {
     pub(in crate::prepare) fn new(
         source: &'a dyn Source,
+        parts: Option<&'a Parts>,
         schema: &'a Schema,
         options: &'a Options<'a>,
         folder: &'a Path,
     ) -> Self {
         Self {
             source,
+            parts,
             schema,
             options,
             folder,
@@ -130,8 +135,13 @@ impl<'a> Preparation<'a> {
         self.options.progress.begin(&format!("reading {}", table.name), None);
         let looked_up = looked_up(self.schema, &table.name);
         let rows = |columns: &[String]| self.rows_of(table, columns);
+        let of_parts = |columns: &[String]| match self.parts.and_then(|parts| parts.batches(place))
+        {
+            Some(batches) => Ok(TableRows::OfParts(batches)),
+            None => rows(columns).map(TableRows::OfSource),
+        };
         let input = TableInput {
-            rows: &rows,
+            rows: &of_parts,
             place,
             table,
             limits: &self.schema.limits,

@@ -7,7 +7,6 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::panics::panic_message;
-use crate::prepare::source::Batches;
 
 /// The batches that may have been read before one is taken.
 const AHEAD: usize = 4;
@@ -16,9 +15,9 @@ const BYTES_TOGETHER: usize = 64 << 20;
 
 /// Converts batches, several at once, while another thread reads the next ones and `consume` takes what
 /// the earlier ones became, in their order. `convert` also gets the number of the first row of a batch.
-pub(super) fn read_ahead<T: Send>(
-    batches: Batches,
-    convert: impl Fn(u64, RecordBatch) -> Result<T> + Sync,
+pub(super) fn read_ahead<B: Unconverted, T: Send>(
+    batches: impl Iterator<Item = Result<B>> + Send,
+    convert: impl Fn(u64, B) -> Result<T> + Sync,
     consume: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
     std::thread::scope(|scope| {
@@ -76,24 +75,41 @@ pub(super) fn in_order<T: Send, U: Send>(
     }
 }
 
-/// The bytes of an array's own rows: arrays may be parts of one buffer.
-fn bytes_of(array: &ArrayRef) -> usize {
-    array.to_data().get_slice_memory_size().unwrap_or_default()
+/// A batch of rows that is to be converted.
+pub(super) trait Unconverted: Send {
+    /// The number of rows.
+    fn row_count(&self) -> u64;
+
+    /// The bytes of the rows.
+    fn bytes(&self) -> usize;
+}
+
+impl Unconverted for RecordBatch {
+    fn row_count(&self) -> u64 {
+        self.num_rows() as u64
+    }
+
+    fn bytes(&self) -> usize {
+        // Arrays may be parts of one buffer.
+        let of_rows =
+            |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or_default();
+        self.columns().iter().map(of_rows).sum()
+    }
 }
 
 /// Waits for a batch, and takes those that have been read besides: at most one for each thread. None are
 /// left when it returns none. Counts their rows.
-fn some_of(
-    receive: &mut Receiver<Result<RecordBatch>>,
+fn some_of<B: Unconverted>(
+    receive: &mut Receiver<Result<B>>,
     row_count: &mut u64,
-) -> Vec<Result<(u64, RecordBatch)>> {
+) -> Vec<Result<(u64, B)>> {
     let (mut batches, mut bytes) = (Vec::new(), 0);
     let mut next = receive.recv().ok();
     while let Some(batch) = next {
         batches.push(batch.map(|batch| {
             let first_row = *row_count;
-            *row_count += batch.num_rows() as u64;
-            bytes += batch.columns().iter().map(bytes_of).sum::<usize>();
+            *row_count += batch.row_count();
+            bytes += batch.bytes();
             (first_row, batch)
         }));
         let is_enough = batches.len() >= rayon::current_num_threads() || bytes >= BYTES_TOGETHER;

@@ -32,7 +32,7 @@ pub(super) struct ReadBatch {
     pub columns: Vec<ReadColumn>,
     /// The texts of the columns of keys and references. Keys are compared as text, whatever the type of
     /// their columns.
-    key_texts: Vec<Option<StringViewArray>>,
+    pub key_texts: Vec<Option<StringViewArray>>,
     /// The digests of each list of columns by which rows are looked up.
     pub keys: Vec<Vec<KeyDigest>>,
     /// The digests of the keys of each reference.

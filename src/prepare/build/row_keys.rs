@@ -69,11 +69,6 @@ impl<'a> RowKeys<'a> {
         Ok(Self { lists, strings, file, identities: Chain::default(), spill })
     }
 
-    /// Returns the places of the columns of each list.
-    pub(super) fn places(&self) -> Vec<Vec<usize>> {
-        self.lists.iter().map(|list| list.places.clone()).collect()
-    }
-
     /// Adds the rows of a batch, the first of which is `first_row`.
     pub(super) fn add(&mut self, first_row: u64, batch: &ReadBatch) -> Result<()> {
         for (list, digests) in self.lists.iter_mut().zip(&batch.keys) {
@@ -122,6 +117,11 @@ impl<'a> RowKeys<'a> {
 impl KeyColumns {
     pub(super) fn new(columns: Vec<String>, places: Vec<usize>, is_looked_up: bool) -> Self {
         Self { columns, places, is_looked_up, keys: KeyList::new() }
+    }
+
+    /// Returns the places of the columns.
+    pub(super) fn places(&self) -> &[usize] {
+        &self.places
     }
 
     /// Checks that every row has a key. Other columns that tables refer to may be NULL: such a row has no

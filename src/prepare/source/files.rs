@@ -1,10 +1,11 @@
 //! Tables in files: a folder of table files, one table file, or the files that a pattern names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::parts::{Format, Parts};
+use super::blocks::{Blocks, FileVersion, InBlocks, folder_of};
+use super::parts::{FileBlock, Format, Parts};
 use super::{Batches, Source, SourceColumn, SourceTable, positions};
 use crate::error::{Context, Error, Result};
 use crate::files::{found_at, is_folder};
@@ -13,6 +14,8 @@ use crate::prepare::names::did_you_mean;
 /// A source whose tables are files.
 pub(super) struct Files {
     description: String,
+    /// The folder of the files.
+    root: PathBuf,
     tables: BTreeMap<String, Parts>,
 }
 
@@ -21,7 +24,7 @@ impl Files {
     pub(super) fn file(path: &Path) -> Result<Option<Self>> {
         let description = format!("file {}", path.display());
         let tables = table_file(path)?.map(|table| BTreeMap::from([table]));
-        Ok(tables.map(|tables| Self { description, tables }))
+        Ok(tables.map(|tables| Self { description, root: folder_of(path), tables }))
     }
 
     /// Finds the tables of a folder.
@@ -44,7 +47,8 @@ impl Files {
         if tables.is_empty() {
             return Err(no_table(path)?);
         }
-        Ok(Self { description: format!("folder {}", path.display()), tables })
+        let description = format!("folder {}", path.display());
+        Ok(Self { description, root: path.to_owned(), tables })
     }
 
     /// Finds the one table whose parts are the files that a pattern names: `orders/*.parquet`.
@@ -72,7 +76,13 @@ impl Files {
         })?;
         let table = table_of_pattern(&name, folder)?;
         let description = format!("files {}", path.display());
-        Ok(Self { description, tables: BTreeMap::from([(table, parts)]) })
+        let tables = BTreeMap::from([(table, parts)]);
+        Ok(Self { description, root: folder_of(path), tables })
+    }
+
+    /// Returns the places of some columns of a table.
+    fn indices(&self, table: &str, all: &[SourceColumn], columns: &[String]) -> Result<Vec<usize>> {
+        positions(all, columns).context(|| format!("table {table:?} of {}", self.description))
     }
 
     fn find(&self, table: &str) -> Result<&Parts> {
@@ -107,9 +117,51 @@ impl Source for Files {
 
     fn read(&self, table: &str, columns: &[String]) -> Result<Batches> {
         let file = self.find(table)?;
-        let indices = positions(&file.columns()?, columns)
-            .context(|| format!("table {table:?} of {}", self.description))?;
-        file.read(indices)
+        file.read(self.indices(table, &file.columns()?, columns)?)
+    }
+
+    fn in_blocks(&self) -> Option<&dyn InBlocks> {
+        Some(self)
+    }
+}
+
+impl InBlocks for Files {
+    fn files(&self, tables: &[&str]) -> Result<Vec<FileVersion>> {
+        let mut versions = BTreeSet::new();
+        for table in tables {
+            versions.extend(self.find(table)?.versions(&self.root)?);
+        }
+        Ok(versions.into_iter().collect())
+    }
+
+    fn blocks(&self, table: &str) -> Result<Box<dyn Blocks + '_>> {
+        let parts = self.find(table)?;
+        let (columns, blocks) = (parts.columns()?, parts.blocks()?);
+        Ok(Box::new(TableBlocks { files: self, table: table.to_owned(), parts, columns, blocks }))
+    }
+}
+
+/// The blocks of a table in files.
+struct TableBlocks<'a> {
+    files: &'a Files,
+    table: String,
+    parts: &'a Parts,
+    columns: Vec<SourceColumn>,
+    blocks: Vec<FileBlock>,
+}
+
+impl Blocks for TableBlocks<'_> {
+    fn count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    fn read(&self, block: usize, columns: &[String], _: u64) -> Result<Batches> {
+        let indices = self.files.indices(&self.table, &self.columns, columns)?;
+        self.parts.read_block(&self.blocks[block], indices)
+    }
+
+    fn rows_before(&self, block: usize) -> Result<u64> {
+        self.blocks[..block].iter().map(|block| self.parts.count_rows(block)).sum()
     }
 }
 

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "arrayrecord")]
 mod arrayrecord;
+mod blocks;
 mod csv;
 mod files;
 mod open;
@@ -22,6 +23,7 @@ use arrow_schema::DataType;
 use crate::error::{Error, Result};
 use crate::prepare::names::{did_you_mean, listed};
 
+pub use blocks::{Blocks, FileVersion, InBlocks};
 pub use open::{Connect, Database, database_name, open, open_with, shown};
 pub use selected::select;
 
@@ -80,6 +82,12 @@ pub trait Source: Send + Sync {
     /// `Schema` when there is no such table or column; the message suggests the nearest name. `Io`
     /// and `Data`, also in the middle of the stream, when the source cannot be read.
     fn read(&self, table: &str, columns: &[String]) -> Result<Batches>;
+
+    /// Returns the source as one whose tables are cut into blocks; `None` if other processes could not tell
+    /// that they read the same rows.
+    fn in_blocks(&self) -> Option<&dyn InBlocks> {
+        None
+    }
 }
 
 /// A table as its source declares it.

@@ -3,6 +3,7 @@
 //! Texts come as views into the pages: a dictionary of long texts is not written out for each row.
 
 use std::fmt::Display;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +20,10 @@ use crate::error::{Context, Error, Result};
 use crate::matrix::PageFile;
 use crate::panics::caught;
 
+/// The rows, or the bytes before compression, that are enough for a block of row groups.
+const BLOCK_ROWS: i64 = 1 << 16;
+const BLOCK_BYTES: i64 = 64 << 20;
+
 /// Returns the columns of a file.
 pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
     let file = PageFile::open(path)?;
@@ -33,8 +38,29 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
     Ok(columns)
 }
 
-/// Streams the columns at `indices`.
-pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
+/// Cuts the row groups of a file into blocks: each is the shortest run of them that has enough rows or bytes.
+pub(super) fn blocks(path: &Path) -> Result<Vec<Range<usize>>> {
+    let file = PageFile::open(path)?;
+    let metadata = readable(path, || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+    let groups = metadata.metadata().row_groups();
+    let (mut blocks, mut start, mut rows, mut bytes) = (Vec::new(), 0, 0_i64, 0_i64);
+    for (place, group) in groups.iter().enumerate() {
+        rows = rows.saturating_add(group.num_rows());
+        bytes = bytes.saturating_add(group.total_byte_size());
+        if rows >= BLOCK_ROWS || bytes >= BLOCK_BYTES || place + 1 == groups.len() {
+            blocks.push(start..place + 1);
+            (start, rows, bytes) = (place + 1, 0, 0);
+        }
+    }
+    Ok(blocks)
+}
+
+/// Streams the columns at `indices`, of some row groups or of all.
+pub(super) fn read(
+    path: &Path,
+    indices: Vec<usize>,
+    groups: Option<Vec<usize>>,
+) -> Result<Batches> {
     let file = PageFile::open(path)?;
     let reader = readable(path, || {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
@@ -42,10 +68,14 @@ pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
         let mask = ProjectionMask::roots(metadata.parquet_schema(), indices.iter().copied());
         let rows = batch_rows(&metadata, &mask);
         let file = file.held_to(metadata.metadata());
-        ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
             .with_projection(mask)
-            .with_batch_size(rows)
-            .build()
+            .with_batch_size(rows);
+        match groups {
+            Some(groups) => reader.with_row_groups(groups),
+            None => reader,
+        }
+        .build()
     })?;
     let (path, mut reader) = (path.to_owned(), Some(reader));
     Ok(Box::new(std::iter::from_fn(move || {

@@ -1,12 +1,14 @@
 //! A table in one file, or in several files of one format, which are its parts in order.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
 #[cfg(feature = "arrayrecord")]
 use super::arrayrecord;
+use super::blocks::FileVersion;
 use super::{Batches, SourceColumn, csv, parquet};
 use crate::error::{Error, Result};
 #[cfg(not(feature = "arrayrecord"))]
@@ -59,6 +61,14 @@ pub(super) struct Parts {
     files: Vec<(PathBuf, Stamp)>,
 }
 
+/// A block of the rows of a table.
+pub(super) struct FileBlock {
+    /// The place of the file.
+    file: usize,
+    /// The row groups of a Parquet file; files of other formats are read whole.
+    groups: Range<usize>,
+}
+
 impl Parts {
     /// Returns the table in one file.
     ///
@@ -106,26 +116,59 @@ impl Parts {
         Ok(shared)
     }
 
+    /// Returns the versions of the files, which are named from the folder `root` on.
+    pub(super) fn versions(&self, root: &Path) -> Result<Vec<FileVersion>> {
+        let version = |(file, stamp): &(PathBuf, Stamp)| {
+            let version = FileVersion::of(file, root)?;
+            // So the version is that of the file that was opened.
+            stamp.check(file)?;
+            Ok(version)
+        };
+        self.files.iter().map(version).collect()
+    }
+
+    /// Cuts the rows into blocks: whole files, or row groups of Parquet.
+    pub(super) fn blocks(&self) -> Result<Vec<FileBlock>> {
+        let mut blocks = Vec::new();
+        for (place, (file, version)) in self.files.iter().enumerate() {
+            if self.format == Format::Parquet {
+                let groups = unchanged(file, *version, || parquet::blocks(file))?;
+                blocks.extend(groups.into_iter().map(|groups| FileBlock { file: place, groups }));
+            } else {
+                blocks.push(FileBlock { file: place, groups: 0..0 });
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Streams the columns at `indices` of a block.
+    pub(super) fn read_block(&self, block: &FileBlock, indices: Vec<usize>) -> Result<Batches> {
+        match self.format {
+            Format::Parquet => {
+                let (file, version) = &self.files[block.file];
+                let groups = block.groups.clone().collect();
+                read_unchanged(file, *version, || parquet::read(file, indices, Some(groups)))
+            }
+            format => read_file(format, &self.files[block.file], &indices),
+        }
+    }
+
+    /// Counts the rows of a block.
+    pub(super) fn count_rows(&self, block: &FileBlock) -> Result<u64> {
+        let batches = self.read_block(block, vec![0])?;
+        batches.map(|batch| batch.map(|batch| batch.num_rows() as u64)).sum()
+    }
+
     /// Streams the columns at `indices`, all parts in order.
     pub(super) fn read(&self, indices: Vec<usize>) -> Result<Batches> {
         let format = self.format;
-        let open = move |(file, version): &(PathBuf, Stamp), indices: &[usize]| {
-            let batches = unchanged(file, *version, || match format {
-                Format::Csv => csv::read(file, indices.to_vec()),
-                Format::Parquet => parquet::read(file, indices.to_vec()),
-                Format::ArrayRecord => arrayrecord::read(file, indices.to_vec()),
-            })?;
-            Ok(Box::new(Unchanged {
-                batches: Some(batches),
-                file: file.clone(),
-                version: *version,
-            }))
-        };
+        let open =
+            move |file: &(PathBuf, Stamp), indices: &[usize]| read_file(format, file, indices);
         let first = open(&self.files[0], &indices)?;
         let others: Vec<_> = self.files[1..].to_vec();
         // A file is opened when its rows are wanted: there may be more parts than open files.
         let others = others.into_iter().flat_map(move |file| match open(&file, &indices) {
-            Ok(batches) => batches as Batches,
+            Ok(batches) => batches,
             Err(error) => Box::new(std::iter::once(Err(error))),
         });
         let mut ended = false;
@@ -135,6 +178,29 @@ impl Parts {
             rest.then_some(batch)
         })))
     }
+}
+
+/// Streams the columns at `indices` of a file.
+fn read_file(
+    format: Format,
+    (file, version): &(PathBuf, Stamp),
+    indices: &[usize],
+) -> Result<Batches> {
+    read_unchanged(file, *version, || match format {
+        Format::Csv => csv::read(file, indices.to_vec()),
+        Format::Parquet => parquet::read(file, indices.to_vec(), None),
+        Format::ArrayRecord => arrayrecord::read(file, indices.to_vec()),
+    })
+}
+
+/// Streams the rows of a file, which fail if the file has changed.
+fn read_unchanged(
+    file: &Path,
+    version: Stamp,
+    read: impl FnOnce() -> Result<Batches>,
+) -> Result<Batches> {
+    let batches = Some(unchanged(file, version, read)?);
+    Ok(Box::new(Unchanged { batches, file: file.to_owned(), version }))
 }
 
 /// Returns what `read` returns of a file; fails when the file has changed, also if `read` fails, because

@@ -54,6 +54,15 @@ impl Values {
         })
     }
 
+    /// Checks that numbers and times are finite, as [`Values::read`] does.
+    pub(super) fn checked(self) -> std::result::Result<Self, BadValues> {
+        match self {
+            Self::Numbers(numbers) => reject_infinite_numbers(numbers).map(Self::Numbers),
+            Self::Times(times) => reject_reserved_times(times).map(Self::Times),
+            other => Ok(other),
+        }
+    }
+
     /// Returns `rows` NULLs.
     pub(super) fn nulls(column: &Column, rows: usize) -> Self {
         match column.semantic {
@@ -140,20 +149,17 @@ impl<'a> Parser<'a> {
 const FINITE_NUMBER: &str = "a finite number";
 
 fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
-    let numbers = match any_numbers(array, FINITE_NUMBER)? {
-        Ok(numbers) => numbers,
-        Err(bad) => return Ok(Err(bad)),
-    };
+    Ok(any_numbers(array, FINITE_NUMBER)?.and_then(reject_infinite_numbers))
+}
+
+fn reject_infinite_numbers(numbers: Float64Array) -> std::result::Result<Float64Array, BadValues> {
     let mut bad = None;
     for (row, number) in numbers.iter().enumerate() {
         if let Some(number) = number.filter(|n| !n.is_finite()) {
             note(&mut bad, row, FINITE_NUMBER, || number.to_string());
         }
     }
-    Ok(match bad {
-        None => Ok(numbers),
-        Some(bad) => Err(bad),
-    })
+    bad.map_or(Ok(numbers), Err)
 }
 
 /// Reads numbers, also those that are infinite or NaN.

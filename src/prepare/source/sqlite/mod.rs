@@ -5,6 +5,7 @@
 //!
 //! All reads see the file in one state, that of its opening: [`session`].
 
+mod blocks;
 mod catalog;
 mod fault;
 mod rows;
@@ -18,10 +19,12 @@ use rusqlite::Connection;
 
 use self::catalog::Kind;
 use self::fault::fault;
-use self::rows::{Query, Stream};
-use self::session::Session;
+use self::rows::{Query, RowRange, Stream};
+use self::session::{Session, wal_of};
+use super::blocks::{Blocks, FileVersion, InBlocks, folder_of};
 use super::{Batches, Source, SourceColumn, SourceTable, positions};
 use crate::error::{Context, Error, Result};
+use crate::files::found_at;
 use crate::prepare::names::did_you_mean;
 
 /// The first bytes of every SQLite file.
@@ -35,16 +38,20 @@ pub(super) fn is_sqlite(start: &[u8]) -> bool {
 /// A SQLite file.
 pub(super) struct Sqlite {
     path: PathBuf,
+    /// The versions of the files when they were opened.
+    files: Vec<FileVersion>,
     session: Session,
     kinds: BTreeMap<String, Kind>,
 }
 
 impl Sqlite {
     pub(super) fn open(path: &Path) -> Result<Self> {
+        // Before the session: what is committed in between is noticed as a change.
+        let files = versions(path)?;
         let session = Session::open(path)?;
         let names = session.ask(catalog::names)?.map_err(|e| fault(path, &e))?;
         let (path, kinds) = (path.to_owned(), names.into_iter().collect::<BTreeMap<_, _>>());
-        let source = Self { path, session, kinds };
+        let source = Self { path, files, session, kinds };
         match source.kinds.is_empty() {
             true => Err(Error::data(format!("{} holds no table", source.describe()))),
             false => Ok(source),
@@ -64,6 +71,23 @@ impl Sqlite {
             let hint = did_you_mean(table, self.kinds.keys().map(String::as_str));
             Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
         })
+    }
+
+    /// Streams rows of a table: all, or those whose numbers in the file are in a range.
+    fn read_some(
+        &self,
+        table: &str,
+        names: &[String],
+        range: Option<&RowRange>,
+        first_row: u64,
+    ) -> Result<Batches> {
+        let kind = self.kind(table)?;
+        let (columns, key) = self.declared(table)?;
+        let indices = positions(&columns, names)
+            .context(|| format!("table {table:?} of {}", self.describe()))?;
+        let query = Query::new(table, kind, &key, &columns, &indices, range);
+        let stream = Stream::new(&self.path, table, kind, names, query, first_row);
+        self.session.stream(stream)
     }
 
     /// Returns the columns of a table, and those of its key.
@@ -98,12 +122,45 @@ impl Source for Sqlite {
     }
 
     fn read(&self, table: &str, names: &[String]) -> Result<Batches> {
-        let kind = self.kind(table)?;
-        let (columns, key) = self.declared(table)?;
-        let indices = positions(&columns, names)
-            .context(|| format!("table {table:?} of {}", self.describe()))?;
-        let query = Query::new(table, kind, &key, &columns, &indices);
-        let stream = Stream::new(&self.path, table, kind, names, query);
-        self.session.stream(stream)
+        self.read_some(table, names, None, 0)
     }
+
+    fn in_blocks(&self) -> Option<&dyn InBlocks> {
+        Some(self)
+    }
+}
+
+impl InBlocks for Sqlite {
+    fn files(&self, tables: &[&str]) -> Result<Vec<FileVersion>> {
+        tables.iter().try_for_each(|table| self.kind(table).map(drop))?;
+        let found = versions(&self.path)?;
+        if found == self.files {
+            return Ok(found);
+        }
+        let shown = |files: &[FileVersion]| {
+            files.iter().map(FileVersion::to_string).collect::<Vec<_>>().join(", ")
+        };
+        Err(Error::data(format!(
+            "{}: expected files that nobody changes while they are read, found {}, and {} before; wait \
+             until their writer has ended, or read a copy",
+            self.describe(),
+            shown(&found),
+            shown(&self.files)
+        )))
+    }
+
+    fn blocks(&self, table: &str) -> Result<Box<dyn Blocks + '_>> {
+        blocks::blocks(self, table)
+    }
+}
+
+/// Returns the versions of the file at `path` and of the WAL beside it, if that has pages.
+fn versions(path: &Path) -> Result<Vec<FileVersion>> {
+    let root = folder_of(path);
+    let mut versions = vec![FileVersion::of(path, &root)?];
+    let wal = wal_of(path);
+    if found_at(&wal)?.is_some_and(|found| found.len() > 0) {
+        versions.push(FileVersion::of(&wal, &root)?);
+    }
+    Ok(versions)
 }

@@ -1,5 +1,6 @@
 //! The rows of one table or view, as batches of text.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +23,13 @@ pub(super) struct Query {
     positions: Vec<usize>,
 }
 
+/// The rows of a table whose numbers in the file are in a range.
+pub(super) struct RowRange {
+    /// The name by which the table has the numbers.
+    pub(super) name: &'static str,
+    pub(super) numbers: RangeInclusive<i64>,
+}
+
 impl Query {
     /// Returns a query whose rows have the same order for any requested columns.
     pub(super) fn new(
@@ -30,6 +38,7 @@ impl Query {
         key: &[String],
         all: &[SourceColumn],
         indices: &[usize],
+        range: Option<&RowRange>,
     ) -> Self {
         let requested = indices.iter().map(|&index| all[index].name.as_str());
         let columns = match (kind, indices) {
@@ -44,7 +53,10 @@ impl Query {
             Kind::Keyed => format!(" ORDER BY {}", quoted(key.iter().map(String::as_str))),
             Kind::View => String::new(),
         };
-        let sql = format!("SELECT {columns} FROM {}{order}", quoted([table]));
+        let within = range.map_or_else(String::new, |RowRange { name, numbers }| {
+            format!(" WHERE {name} BETWEEN {} AND {}", numbers.start(), numbers.end())
+        });
+        let sql = format!("SELECT {columns} FROM {}{order}{within}", quoted([table]));
         let positions = match kind {
             Kind::View => indices.to_vec(),
             _ => (0..indices.len()).collect(),
@@ -54,7 +66,7 @@ impl Query {
 }
 
 /// Returns names quoted for SQL, with commas between them.
-fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names = names.into_iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
     names.collect::<Vec<_>>().join(", ")
 }
@@ -67,7 +79,7 @@ pub(super) struct Stream {
     columns: Vec<String>,
     schema: Arc<Schema>,
     pub(super) query: Query,
-    /// The number of rows that were read.
+    /// The number of rows up to the latest that was read.
     row: u64,
     has_ended: bool,
 }
@@ -79,6 +91,7 @@ impl Stream {
         kind: Kind,
         columns: &[String],
         query: Query,
+        first_row: u64,
     ) -> Self {
         let field = |name: &String| Field::new(name, DataType::Utf8, true);
         let what = if matches!(kind, Kind::View) { "view" } else { "table" };
@@ -88,7 +101,7 @@ impl Stream {
             columns: columns.to_vec(),
             schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
             query,
-            row: 0,
+            row: first_row,
             has_ended: false,
         }
     }

@@ -226,7 +226,7 @@ fn prepare<'a>(
 }
 
 /// The path of the WAL beside a file.
-fn wal_of(path: &Path) -> PathBuf {
+pub(super) fn wal_of(path: &Path) -> PathBuf {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
     wal.into()

@@ -1,0 +1,298 @@
+//! Opens the parts of a preparation, checks that they belong together, and gives their rows to the first pass.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::batch::decode;
+use super::head::{HeadVersion, PartHead, own_tables};
+use super::part::{ENDING, Part};
+use crate::container::{Container, Section};
+use crate::error::{Context, Error, Result};
+use crate::prepare::build::read_ahead::Unconverted;
+use crate::prepare::build::read_batch::{BatchReading, ReadBatch};
+use crate::prepare::names::listed;
+use crate::prepare::schema::Schema;
+use crate::prepare::source::FileVersion;
+
+/// All parts of a preparation.
+pub(in crate::prepare) struct Parts {
+    /// In the order of their numbers.
+    files: Vec<Arc<PartFile>>,
+    /// The batches of each block of each table, by the table's place in the schema; none of the rows of tasks.
+    tables: HashMap<usize, Vec<Block>>,
+}
+
+/// The file of a part.
+struct PartFile {
+    path: PathBuf,
+    part: Part,
+    rows: Section,
+}
+
+/// A block of a table.
+struct Block {
+    /// The place of its part.
+    part: usize,
+    /// Where its batches begin in the part.
+    start: u64,
+    /// The rows and the bytes of each batch.
+    batches: Vec<(u32, u64)>,
+}
+
+/// The batches of a table, in the order of its rows.
+pub(in crate::prepare::build) type PartBatches<'a> =
+    Box<dyn Iterator<Item = Result<PartBatch>> + Send + 'a>;
+
+/// A batch in a part.
+pub(in crate::prepare::build) struct PartBatch {
+    file: Arc<PartFile>,
+    start: u64,
+    bytes: u64,
+    rows: u32,
+}
+
+impl Parts {
+    /// Opens the parts in `folder`, of the preparation that `expected` describes; `schema` has the tables that
+    /// tasks add, too.
+    ///
+    /// # Errors
+    /// `Data` when parts are missing, doubled, or of another preparation; `Corrupt` when one is damaged;
+    /// `Version` when another version of headwater wrote it.
+    pub(in crate::prepare) fn open(
+        folder: &Path,
+        expected: &PartHead,
+        schema: &Schema,
+    ) -> Result<Self> {
+        let mut found: Vec<(PartHead, Arc<PartFile>)> = Vec::new();
+        for path in paths(folder)? {
+            found.push(open_part(&path).map_err(|error| error.followed_by(AGAIN))?);
+        }
+        found.sort_by_key(|(head, _)| head.number);
+        check_numbers(folder, &found)?;
+        for (head, file) in &found {
+            check_schema(head, expected).context(|| file.path.display())?;
+            check_files(head, expected).context(|| file.path.display())?;
+        }
+        let mut ends = vec![0_u64; found.len()];
+        let (mut tables, mut first_block) = (HashMap::new(), 0_u64);
+        for (place, (in_schema, table)) in own_tables(schema).enumerate() {
+            let mut heads = Vec::new();
+            for (head, file) in &found {
+                let head = head.tables.get(place).filter(|head| head.table == table.name);
+                heads.push(head.ok_or_else(|| {
+                    file.corrupt(format_args!("expected the rows of table {:?}", table.name))
+                })?);
+            }
+            let count = heads.first().map_or(0, |head| head.blocks);
+            let mut held: Vec<_> = heads.iter().map(|head| head.held.iter()).collect();
+            let mut blocks = Vec::new();
+            for number in first_block..first_block.saturating_add(count) {
+                let part = (number % found.len() as u64) as usize;
+                let Some(batches) = held[part].next() else { break };
+                let start = ends[part];
+                let bytes = batches.iter().map(|&(_, bytes)| u128::from(bytes)).sum::<u128>();
+                let end = u128::from(start) + bytes;
+                ends[part] = u64::try_from(end).unwrap_or(u64::MAX);
+                blocks.push(Block { part, start, batches: batches.clone() });
+            }
+            let is_whole = blocks.len() as u64 == count;
+            for ((head, mut rest), (_, file)) in heads.iter().zip(held).zip(&found) {
+                if head.blocks != count || !is_whole || rest.next().is_some() {
+                    return Err(file.corrupt(format_args!(
+                        "expected its share of {count} blocks of table {:?}, found {} of {}",
+                        table.name,
+                        head.held.len(),
+                        head.blocks
+                    )));
+                }
+            }
+            first_block = first_block.saturating_add(count);
+            tables.insert(in_schema, blocks);
+        }
+        for ((_, file), end) in found.iter().zip(ends) {
+            if file.rows.len() as u64 != end {
+                return Err(file.corrupt(format_args!(
+                    "expected {end} bytes of rows, found {}",
+                    file.rows.len()
+                )));
+            }
+        }
+        Ok(Self { files: found.into_iter().map(|(_, file)| file).collect(), tables })
+    }
+
+    /// Returns the batches of the table at `place` in the schema; `None` if parts have no rows of it.
+    pub(in crate::prepare::build) fn batches(&self, place: usize) -> Option<PartBatches<'_>> {
+        let blocks = self.tables.get(&place)?.iter();
+        Some(Box::new(blocks.flat_map(move |block| {
+            let mut start = block.start;
+            block.batches.iter().map(move |&(rows, bytes)| {
+                let batch =
+                    PartBatch { file: Arc::clone(&self.files[block.part]), start, bytes, rows };
+                start += bytes;
+                Ok(batch)
+            })
+        })))
+    }
+}
+
+impl PartBatch {
+    /// Returns the batch as the first pass takes it.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are not those of such a batch.
+    pub(in crate::prepare::build) fn decode(&self, reading: &BatchReading) -> Result<ReadBatch> {
+        let bytes = self.file.rows.get(self.start as usize, self.bytes as usize);
+        let bytes = bytes.map_err(|error| error.followed_by(AGAIN))?;
+        decode(reading, bytes, self.rows as usize).map_err(|error| self.file.corrupt(error))
+    }
+}
+
+impl Unconverted for PartBatch {
+    fn row_count(&self) -> u64 {
+        self.rows.into()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+}
+
+/// The remedy for a part that cannot be read.
+const AGAIN: &str = "; make the part again (headwater prepare --part I/N)";
+
+impl PartFile {
+    fn corrupt(&self, what: impl std::fmt::Display) -> Error {
+        Error::corrupt(format!("{}: part {}: {what}{AGAIN}", self.path.display(), self.part))
+    }
+}
+
+/// Lists the files of parts in a folder, by name. Hidden files are parts that are being written, or were when
+/// their process ended.
+fn paths(folder: &Path) -> Result<Vec<PathBuf>> {
+    let fail = |e| Error::io(folder, "listing", e);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        let is_hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+        if path.extension().is_some_and(|of| of == ENDING)
+            && !path.file_name().is_some_and(is_hidden)
+        {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    if paths.is_empty() {
+        return Err(Error::data(format!(
+            "{}: expected parts, such as 1-of-8.{ENDING}, found none; make them with headwater prepare --part \
+             I/N --out {}",
+            folder.display(),
+            folder.display()
+        )));
+    }
+    Ok(paths)
+}
+
+/// Opens a part, and reads its head.
+fn open_part(path: &Path) -> Result<(PartHead, Arc<PartFile>)> {
+    let file = Container::open(path)?;
+    let head = file.any_section("head")?;
+    let text = head.get(0, head.len())?;
+    let wrong = |e: serde_json::Error| Error::corrupt(format!("{}: head: {e}", path.display()));
+    let version: HeadVersion = serde_json::from_slice(text).map_err(wrong)?;
+    if !version.is_ours() {
+        return Err(Error::version(format!(
+            "{}: expected a part of headwater {}, found one of headwater {} (format {}); make all parts and \
+             merge them with one version",
+            path.display(),
+            env!("CARGO_PKG_VERSION"),
+            version.headwater,
+            version.format
+        )));
+    }
+    let head: PartHead = serde_json::from_slice(text).map_err(wrong)?;
+    let part = Part::new(head.number, head.count)
+        .map_err(|error| Error::corrupt(format!("{}: head: {error}", path.display())))?;
+    let rows = file.any_section("rows")?;
+    Ok((head, Arc::new(PartFile { path: path.to_owned(), part, rows })))
+}
+
+/// Checks that the parts are all those of one number, each once.
+fn check_numbers(folder: &Path, found: &[(PartHead, Arc<PartFile>)]) -> Result<()> {
+    for pair in found.windows(2) {
+        let [(_, one), (_, other)] = pair else { continue };
+        if one.part.count() != other.part.count() {
+            return Err(Error::data(format!(
+                "{}: expected the parts of one preparation, found part {} ({}) and part {} ({}); move away those \
+                 of the other number of parts",
+                folder.display(),
+                one.part,
+                one.path.display(),
+                other.part,
+                other.path.display()
+            )));
+        }
+        if one.part == other.part {
+            return Err(Error::data(format!(
+                "{}: expected each part once, found part {} in {} and {}; move one of them away",
+                folder.display(),
+                one.part,
+                one.path.display(),
+                other.path.display()
+            )));
+        }
+    }
+    let count = found.first().map_or(0, |(_, file)| file.part.count());
+    let has = |number: &u32| found.binary_search_by_key(number, |(head, _)| head.number).is_ok();
+    let missing: Vec<_> = (1..=count).filter(|number| !has(number)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = missing.iter().map(|number| format!("{number}/{count}")).collect();
+    Err(Error::data(format!(
+        "{}: expected {count} parts, found {}; make the others with headwater prepare --part: {}",
+        folder.display(),
+        found.len(),
+        listed(names.iter().map(String::as_str))
+    )))
+}
+
+/// Checks that a part is of the schema; names the first line that differs.
+fn check_schema(head: &PartHead, expected: &PartHead) -> Result<()> {
+    if head.schema == expected.schema {
+        return Ok(());
+    }
+    let (mut given, mut found) = (expected.schema.lines(), head.schema.lines());
+    let differing = loop {
+        match (given.next(), found.next()) {
+            (Some(given), Some(found)) if given == found => {}
+            pair => break pair,
+        }
+    };
+    let shown =
+        |line: Option<&str>| line.map_or("its end".to_owned(), |line| line.trim().to_owned());
+    Err(Error::data(format!(
+        "expected a part of the schema of --schema, found one of another schema: {} in place of {}; make all \
+         parts again with this schema, or merge with that of the parts",
+        shown(differing.1),
+        shown(differing.0)
+    )))
+}
+
+/// Checks that a part was read from the files as they are now.
+fn check_files(head: &PartHead, expected: &PartHead) -> Result<()> {
+    let now: BTreeMap<&str, _> = expected.files.iter().map(|file| (&*file.path, file)).collect();
+    let then: BTreeMap<&str, _> = head.files.iter().map(|file| (&*file.path, file)).collect();
+    let mut paths = now.keys().chain(then.keys());
+    let Some(path) = paths.find(|path| now.get(*path) != then.get(*path)) else { return Ok(()) };
+    let shown = |file: Option<&&FileVersion>| {
+        file.map_or_else(|| format!("no {path}"), ToString::to_string)
+    };
+    Err(Error::data(format!(
+        "expected a part of the source as it is now, with {}, found one that was read from {}; if the data has \
+         changed, make all parts again; if this is a copy, copy the files with their times (cp -p, rsync -t)",
+        shown(now.get(*path)),
+        shown(then.get(*path))
+    )))
+}
