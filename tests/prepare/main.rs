@@ -14,6 +14,7 @@ mod later;
 mod limits;
 mod openings;
 mod page;
+mod parts;
 mod scales;
 mod stage;
 mod strict;

@@ -15,7 +15,8 @@ use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{Connect, Source, open_with};
 use crate::prepare::{
-    EventOptions, Options, SqlEngine, memory_size, prepare, prepare_events, replace,
+    EventOptions, Merge, Options, Part, PartOptions, SqlEngine, memory_size, merge, prepare,
+    prepare_events, prepare_part, replace,
 };
 use crate::progress::Progress;
 use crate::view::time_text;
@@ -38,6 +39,10 @@ pub struct Hooks<'a> {
 }
 
 /// Makes a store from a source and its schema.
+///
+/// The processes of a cluster can share the reading: N of them each run `prepare .. --part I/N --out FOLDER`,
+/// with I from 1 to N, then one runs `prepare .. --merge FOLDER --out DB`. The store is the same, byte for
+/// byte.
 #[derive(Args)]
 pub(super) struct PrepareArgs {
     /// Folder of table files, one such file, a SQLite or DuckDB file, or postgresql://USER@HOST/DB.
@@ -45,9 +50,20 @@ pub(super) struct PrepareArgs {
     /// Schema file; `headwater schema` drafts one.
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
-    /// Folder to write the store to; it must not exist, unless --force is set.
+    /// Folder to write the store to; it must not exist, unless --force is set. With --part, the folder of
+    /// the parts.
     #[arg(long, value_name = "DB")]
     out: PathBuf,
+    /// Read part I of N, I from 1 to N, and write it to --out as the file I-of-N.part, in place of a store.
+    /// The parts can be made in any order, on any machines that see the same files, or copies with the
+    /// same times (cp -p, rsync -t). Whole files and row groups of Parquet and ranges of rows of SQLite
+    /// files are divided, so one large CSV file goes to one part. A part made again replaces itself.
+    #[arg(long, value_name = "I/N", conflicts_with = "merge")]
+    part: Option<Part>,
+    /// Make the store of the parts in this folder. SOURCE and --schema are those of the parts: a file that
+    /// has changed since is an error, and the rows of tasks are read from SOURCE. Texts are embedded here.
+    #[arg(long, value_name = "FOLDER")]
+    merge: Option<PathBuf>,
     /// Replace the store at --out, and nothing but a store. The old store stays there until the new
     /// one is complete; then the two folders trade names in one step. So a killed command leaves a
     /// whole store, old or new. Needs space for both, and a file system that can trade names.
@@ -56,9 +72,9 @@ pub(super) struct PrepareArgs {
     /// Embedder of names, categories and texts: `hashing` (built in: words and letter triples, no
     /// model, no network), or the URL of a server with OpenAI's embeddings protocol, such as
     /// http://localhost:8000/v1. The key of the server is HEADWATER_EMBEDDING_KEY or
-    /// OPENAI_API_KEY.
-    #[arg(long, value_name = "hashing|URL", default_value = "hashing")]
-    embedder: String,
+    /// OPENAI_API_KEY. (default: hashing)
+    #[arg(long, value_name = "hashing|URL")]
+    embedder: Option<String>,
     /// Model to request from the server.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -66,10 +82,9 @@ pub(super) struct PrepareArgs {
     /// (default: DB.embeddings).
     #[arg(long, value_name = "FILE", requires = "model")]
     embedding_cache: Option<PathBuf>,
-    /// Length of a vector.
-    #[arg(long, value_name = "N", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(8..=8192))]
-    dimension: u32,
+    /// Length of a vector (default: 256).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=8192))]
+    dimension: Option<u32>,
     /// Do not embed texts (names and categories are always embedded).
     #[arg(long)]
     no_text_vectors: bool,
@@ -90,6 +105,9 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     let started = Instant::now();
     let schema = Schema::read(&args.schema)?;
     let source: Arc<dyn Source> = Arc::from(open_with(&args.source, hooks.connect)?);
+    if let Some(part) = args.part {
+        return run_part(args, part, hooks, &*source, &schema, started);
+    }
     if schema.events.is_some() {
         return run_events(args, hooks, &*source, &schema, started);
     }
@@ -105,8 +123,14 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         progress: &bars,
     };
     bars.advance(0)?;
-    let run = if args.force { replace } else { prepare };
-    let report = run(&*source, &schema, &args.out, &options)?;
+    let report = match &args.merge {
+        Some(parts) => {
+            let to = Merge { parts, out: &args.out, replace: args.force };
+            merge(&*source, &schema, &to, &options)?
+        }
+        None if args.force => replace(&*source, &schema, &args.out, &options)?,
+        None => prepare(&*source, &schema, &args.out, &options)?,
+    };
     drop(bars);
     let mut output = Output::new();
     if args.json {
@@ -128,6 +152,64 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Makes one part of a store.
+fn run_part(
+    args: &PrepareArgs,
+    part: Part,
+    hooks: &Hooks<'_>,
+    source: &dyn Source,
+    schema: &Schema,
+    started: Instant,
+) -> Result<()> {
+    if schema.events.is_some() {
+        return Err(no_parts_of_events());
+    }
+    let embeds = args.embedder.is_some()
+        || args.model.is_some()
+        || args.dimension.is_some()
+        || args.no_text_vectors;
+    if embeds {
+        return Err(Error::invalid(
+            "expected no option for embedding with --part, because --merge embeds the texts; give \
+             --embedder, --model, --dimension and --no-text-vectors with --merge",
+        ));
+    }
+    if args.memory.is_some() {
+        return Err(Error::invalid(
+            "expected no --memory with --part, because a part takes the memory of some batches whatever its \
+             size; give it with --merge",
+        ));
+    }
+    if args.force {
+        return Err(Error::invalid(
+            "expected no --force with --part, because a part made again replaces itself; leave it out",
+        ));
+    }
+    let bars = Bars::new(hooks.interrupted);
+    let options = PartOptions { threads: args.threads.map(usize::from), progress: &bars };
+    bars.advance(0)?;
+    let report = prepare_part(source, schema, &args.out, part, &options)?;
+    drop(bars);
+    let mut output = Output::new();
+    if args.json {
+        return output.json(&report);
+    }
+    output.line(&format!(
+        "{}: part {part}: {} in {}; {} in {:.1} s",
+        args.out.display(),
+        plural(report.row_count, "row"),
+        plural(report.block_count, "block"),
+        bytes(report.part_bytes),
+        started.elapsed().as_secs_f64(),
+    ))
+}
+
+fn no_parts_of_events() -> Error {
+    Error::invalid(
+        "expected tables, found [events]: one process prepares a log of events; leave out --part and --merge",
+    )
+}
+
 /// Makes an event store.
 fn run_events(
     args: &PrepareArgs,
@@ -136,7 +218,11 @@ fn run_events(
     schema: &Schema,
     started: Instant,
 ) -> Result<()> {
-    if args.embedder != "hashing" || args.model.is_some() || args.no_text_vectors {
+    if args.merge.is_some() {
+        return Err(no_parts_of_events());
+    }
+    let embeds = args.embedder.as_ref().is_some_and(|embedder| embedder != "hashing");
+    if embeds || args.model.is_some() || args.no_text_vectors {
         return Err(Error::invalid(
             "expected no option for embedding, because events have no texts; leave out --embedder, \
              --model and --no-text-vectors",
@@ -183,8 +269,8 @@ fn embedder<'a>(
     args: &PrepareArgs,
     stopped: &'a (dyn Fn() -> bool + Sync),
 ) -> Result<Box<dyn Embedder + 'a>> {
-    let dimension = args.dimension as usize;
-    match (args.embedder.as_str(), &args.model) {
+    let dimension = args.dimension.unwrap_or(256) as usize;
+    match (args.embedder.as_deref().unwrap_or("hashing"), &args.model) {
         ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
         ("hashing", Some(_)) => {
             Err(Error::invalid("expected the URL of a server with --model; set --embedder URL"))
