@@ -7,6 +7,7 @@ mod pings;
 
 mod damage;
 mod files;
+mod parts;
 mod round_trip;
 
 use std::collections::BTreeMap;

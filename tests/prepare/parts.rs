@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use headwater::random::{Purpose, Stream};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 
 use crate::{Workshop, assert_same_folders, headwater, run, succeed};
 
@@ -202,6 +206,51 @@ fn p1_parts_of_sqlite_make_the_store_of_one_process() {
     // So many numbers apart that each table has several blocks.
     write_sqlite(&workshop.path("shop.sqlite"), 5_000);
     Shop::of(workshop, "shop.sqlite").assert_same_bits();
+}
+
+/// Writes a table as a Parquet file with row groups of so many rows.
+fn write_parquet(path: &Path, (_, header, count, row): &Table, group_rows: usize) {
+    let texts: Vec<String> = (0..*count).map(row).collect();
+    let columns = header.split(',').enumerate().map(|(place, name)| {
+        let values = texts.iter().map(|text| text.split(',').nth(place).filter(|v| !v.is_empty()));
+        let array: ArrayRef = match name {
+            "price" => Arc::new(
+                values.map(|v| v.map(|v| v.parse::<f64>().unwrap())).collect::<Float64Array>(),
+            ),
+            _ => Arc::new(values.collect::<StringArray>()),
+        };
+        (name, array)
+    });
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(n, a)| (n, a, true))).unwrap();
+    let properties =
+        WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let file = fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn p1_parts_of_row_groups_of_parquet_make_the_store_of_one_process() {
+    let workshop = Workshop::new(&[]);
+    let [users, orders, visits] = TABLES;
+    let orders = (orders.0, orders.1, 150_000, orders.3);
+    for (table, group_rows) in [(&users, 1000), (&orders, 40_000), (&visits, 7)] {
+        let path = workshop.path("data").join(format!("{}.parquet", table.0));
+        write_parquet(&path, table, group_rows);
+    }
+    let shop = Shop::of(workshop, "data");
+    // The four row groups of the orders are two blocks.
+    let printed = succeed(
+        &shop
+            .arguments("one part", &["--part", "1/1", "--json"])
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    );
+    assert!(printed.contains("\"block_count\":4"), "{printed}");
+    shop.assert_same_bits();
 }
 
 #[test]

@@ -12,7 +12,9 @@ use arrow_array::{
 };
 use arrow_schema::{Field, Schema as ArrowSchema};
 use headwater::prepare::schema::{Schema, Table};
-use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
+use headwater::prepare::source::{
+    Batches, Blocks, FileVersion, InBlocks, Source, SourceColumn, SourceTable,
+};
 use headwater::{Error, Result};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -200,5 +202,43 @@ impl Source for Memory {
             }
         }
         Ok(Box::new(slices.into_iter()))
+    }
+
+    fn in_blocks(&self) -> Option<&dyn InBlocks> {
+        Some(self)
+    }
+}
+
+impl InBlocks for Memory {
+    fn files(&self, _: &[&str]) -> Result<Vec<FileVersion>> {
+        Ok(vec![])
+    }
+
+    fn blocks(&self, table: &str) -> Result<Box<dyn Blocks + '_>> {
+        let count = self.read(table, &[])?.count();
+        Ok(Box::new(Slices { memory: self, table: table.to_owned(), count }))
+    }
+}
+
+/// The slices of a table in memory, as its blocks.
+struct Slices<'a> {
+    memory: &'a Memory,
+    table: String,
+    count: usize,
+}
+
+impl Blocks for Slices<'_> {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn read(&self, block: usize, columns: &[String], _: u64) -> Result<Batches> {
+        let slices = self.memory.read(&self.table, columns)?;
+        Ok(Box::new(slices.skip(block).take(1)))
+    }
+
+    fn rows_before(&self, block: usize) -> Result<u64> {
+        let slices = self.memory.read(&self.table, &[])?.take(block);
+        slices.map(|slice| slice.map(|slice| slice.num_rows() as u64)).sum()
     }
 }

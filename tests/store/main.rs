@@ -9,6 +9,7 @@ mod golden;
 mod laws;
 #[path = "../shared/manifest.rs"]
 mod manifest;
+mod parts;
 #[path = "../shared/random.rs"]
 mod random;
 mod read_back;

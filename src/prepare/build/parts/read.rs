@@ -296,3 +296,122 @@ fn check_files(head: &PartHead, expected: &PartHead) -> Result<()> {
         shown(then.get(*path))
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{PartHead, Parts};
+    use crate::container::{Container, ContainerWriter};
+    use crate::error::Result;
+    use crate::prepare::build::table_columns::TableColumns;
+    use crate::prepare::schema::Schema;
+    use crate::prepare::source::{Source, open};
+    use crate::prepare::{Part, PartOptions, prepare_part};
+    use crate::progress::Silent;
+
+    const SCHEMA: &str = r#"
+        database = "shop"
+        [[table]]
+        name = "users"
+        key = "id"
+        columns = { id = "identifier", age = "numerical", at = "timestamp", vip = "boolean", kind = "categorical", about = "text" }
+        references = [{ columns = "kind", to = "users" }]
+    "#;
+
+    /// A part of a table of every type, and what its files contain.
+    struct Crafted {
+        folder: tempfile::TempDir,
+        source: Box<dyn Source>,
+        schema: Schema,
+        rows: Vec<u8>,
+        head: String,
+    }
+
+    impl Crafted {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let data = folder.path().join("users.csv");
+            let row = |id: u32| {
+                format!("u{id},{id},2024-01-01,true,u{},a long text of user {id}\n", id / 2)
+            };
+            let rows: String = (0..9).map(row).collect();
+            std::fs::write(&data, format!("id,age,at,vip,kind,about\n{rows},,,,,\n")).unwrap();
+            let (source, schema) = (open(&data).unwrap(), Schema::parse(SCHEMA).unwrap());
+            let options = PartOptions { threads: Some(1), progress: &Silent };
+            let part = Part::new(1, 1).unwrap();
+            prepare_part(&*source, &schema, folder.path(), part, &options).unwrap();
+            let file = Container::open(&folder.path().join("1-of-1.part")).unwrap();
+            let bytes = |name: &str| {
+                let section = file.any_section(name).unwrap();
+                section.get(0, section.len()).unwrap().to_vec()
+            };
+            let (rows, head) = (bytes("rows"), String::from_utf8(bytes("head")).unwrap());
+            Self { folder, source, schema, rows, head }
+        }
+
+        /// Opens a part of these bytes, whose digests are right, and decodes its batches.
+        fn read(&self, rows: &[u8], head: &str) -> Result<usize> {
+            let folder: &Path = self.folder.path();
+            std::fs::remove_file(folder.join("1-of-1.part")).unwrap();
+            let mut file = ContainerWriter::create(folder, "1-of-1.part").unwrap();
+            file.section("rows", rows).unwrap();
+            file.section("head", head.as_bytes()).unwrap();
+            file.finish().unwrap();
+            let expected = PartHead::new(&*self.source, &self.schema, Part::new(1, 1)?)?;
+            let parts = Parts::open(folder, &expected, &self.schema)?;
+            let key = vec!["id".to_owned()];
+            let reading = TableColumns::of(&self.schema.tables[0], &[key])?.reading();
+            let batches = parts.batches(0).expect("the table is no task's");
+            batches.map(|batch| Ok(batch?.decode(&reading)?.row_count)).sum()
+        }
+    }
+
+    #[test]
+    fn whatever_the_rows_of_a_part_hold_is_a_batch_or_an_error() {
+        let crafted = Crafted::new();
+        assert_eq!(crafted.read(&crafted.rows, &crafted.head).unwrap(), 10);
+        let mut refused = 0;
+        for at in 0..crafted.rows.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut rows = crafted.rows.clone();
+                rows[at] ^= change;
+                refused += u32::from(crafted.read(&rows, &crafted.head).is_err());
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
+    #[test]
+    fn whatever_the_head_of_a_part_holds_is_its_rows_or_an_error() {
+        let crafted = Crafted::new();
+        let length = crafted.rows.len();
+        let held = format!("[10,{length}]");
+        assert!(crafted.head.contains(&held), "{}", crafted.head);
+        for (from, to, words) in [
+            (&*held, format!("[9,{length}]"), "expected 9 rows"),
+            (&held, format!("[10,{}]", length - 1), "bytes of rows, found"),
+            (&held, format!("[10,{}]", u64::MAX), "bytes of rows, found"),
+            (&held, format!("{held},[1,{}]", u64::MAX), "bytes of rows, found"),
+            (&held, "[10,-1]".into(), "head: "),
+            ("\"blocks\":1", "\"blocks\":2".into(), "of 2 blocks of table \"users\", found 1"),
+            ("\"blocks\":1", format!("\"blocks\":{}", u64::MAX), "blocks of table \"users\""),
+            ("\"blocks\":1", "\"blocks\":0".into(), "expected its share of 0 blocks"),
+            (
+                "\"table\":\"users\"",
+                "\"table\":\"x\"".into(),
+                "expected the rows of table \"users\"",
+            ),
+            ("\"number\":1", "\"number\":2".into(), "expected a part from 1/N to N/N"),
+            ("\"format\":1", "\"format\":2".into(), "expected a part of headwater "),
+            ("\"number\"", "\"other\"".into(), "head: "),
+        ] {
+            assert!(crafted.head.contains(from), "{from}: {}", crafted.head);
+            let error = crafted.read(&crafted.rows, &crafted.head.replace(from, &to)).unwrap_err();
+            let message = error.to_string();
+            assert!(message.contains(words), "{to}: {message}");
+            assert!(message.contains("1-of-1.part"), "{message}");
+        }
+        assert!(crafted.read(&crafted.rows, "").is_err());
+    }
+}
