@@ -1,10 +1,12 @@
 """Measures `headwater prepare` on TPC-H, and the store that it makes.
 
     python benches/prepare.py --scale 1 --record benches/record/NAME.json
+    python benches/prepare.py --scale 1 --parts 4 --record benches/record/NAME.json
 
 Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Times are CPU seconds
 of the whole process as the operating system accounts them, the median of several runs with one and
-two threads, each on as many cores, in turn; on a shared machine wall time says little.
+two threads, each on as many cores, in turn; on a shared machine wall time says little. With
+`--parts N`, the reading is divided among N processes, one after another, each on one core.
 """
 
 from __future__ import annotations
@@ -82,6 +84,41 @@ def prepare(
     shutil.rmtree(out, ignore_errors=True)
     command = [str(BIN / "headwater"), "prepare", str(source), "--schema", str(schema)]
     return run([*command, "--out", str(out), *options], cores)
+
+
+def root_of(store: Path) -> str:
+    """Returns the root digest of a store."""
+    return str(json.loads((store / "metadata.json").read_text())["root"])
+
+
+def in_parts(source: Path, work: Path, count: int, runs: int) -> dict[str, object]:
+    """Measures a preparation in parts beside one of a single process, in turn, on one core."""
+    parts, store, whole = work / "parts", work / "merged.db", work / "whole.db"
+    of_whole, of_merge = [], []
+    of_parts: list[list[dict[str, float]]] = [[] for _ in range(count)]
+    same_root = True
+    threads = ["--threads", "1"]
+    for _ in range(runs):
+        of_whole.append(prepare(source, whole, "--no-text-vectors", *threads, cores=1))
+        shutil.rmtree(parts, ignore_errors=True)
+        command = [str(BIN / "headwater"), "prepare", str(source)]
+        command += ["--schema", str(HERE / "tpch.toml"), "--out", str(parts), *threads]
+        for number, figures in enumerate(of_parts, 1):
+            figures.append(run([*command, "--part", f"{number}/{count}"], 1))
+        merge = ["--merge", str(parts), "--no-text-vectors", *threads]
+        of_merge.append(prepare(source, store, *merge, cores=1))
+        same_root &= root_of(store) == root_of(whole)
+    figures = {
+        "parts": count,
+        "parts_mb": round(folder_bytes(parts) / 1e6, 1),
+        "whole": median(of_whole),
+        "each_part": [median(figures) for figures in of_parts],
+        "merge": median(of_merge),
+        "same_root": same_root,
+    }
+    for folder in (parts, store, whole):
+        shutil.rmtree(folder)
+    return figures
 
 
 def tpch(work: Path, scale: float) -> Path:
@@ -214,11 +251,18 @@ def main() -> None:
     parser.add_argument(
         "--no-embedding", action="store_true", help="leave out the run that embeds the texts"
     )
+    parser.add_argument("--parts", type=int, help="measure a preparation in so many parts instead")
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
     record = heading(f"headwater prepare, TPC-H scale factor {args.scale}")
     source = tpch(args.work, args.scale)
     record["source_mb"] = round(folder_bytes(source) / 1e6, 1)
+    if args.parts:
+        record |= in_parts(source, args.work, args.parts, args.runs)
+        publish(record, args.record)
+        if not record["same_root"]:
+            sys.exit("the parts make another store")
+        return
 
     out = args.work / f"tpch-sf{args.scale}.db"
     by_threads: dict[int, list[dict[str, float]]] = {1: [], 2: []}
@@ -227,7 +271,7 @@ def main() -> None:
         for threads, runs in by_threads.items():
             options = ["--no-text-vectors", "--threads", str(threads)]
             runs.append(prepare(source, out, *options, cores=threads))
-            roots.add(json.loads((out / "metadata.json").read_text())["root"])
+            roots.add(root_of(out))
     for threads, runs in by_threads.items():
         record[f"without_text_vectors_{threads}_threads"] = median(runs)
     record["same_root_whatever_the_threads"] = len(roots) == 1
