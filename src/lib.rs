@@ -62,7 +62,7 @@
 //!
 //! | promise | meaning |
 //! |---|---|
-//! | P1 same bits | ranks, threads, prefetch, arrival order and instruction set are speed settings |
+//! | P1 same bits | ranks, threads, parts of a preparation, prefetch, arrival order and instruction set are speed settings |
 //! | P2 resume is a law | stop anywhere, restore, go on: the tail is that of the uninterrupted run |
 //! | P3 resume costs nothing | O(1) in the items already consumed: a seek, never a replay |
 //! | P4 elastic | a run of W ranks goes on with W' ranks |

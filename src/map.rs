@@ -92,6 +92,20 @@ impl Map {
         let _ = bytes;
     }
 
+    /// Gives back the memory of bytes that are read no more; a later read has the system read them again.
+    #[cfg(feature = "prepare")]
+    pub(crate) fn release(&self, bytes: std::ops::Range<usize>) {
+        #[cfg(unix)]
+        {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: The map is read-only and of a file, so its pages have the same bytes when the system has
+            // read them again. If the system cannot do so, they stay in memory.
+            let _ = unsafe { self.0.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
+    }
+
     /// Prefetches the cache line at `at`, so that a later read need not wait for memory.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize) {

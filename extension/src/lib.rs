@@ -71,7 +71,7 @@ mod _headwater {
     #[pymodule_export]
     use super::matrix::{Matrix, first_shifts};
     #[pymodule_export]
-    use super::prepare::prepare;
+    use super::prepare::{prepare, prepare_part};
     #[pymodule_export]
     use super::reduce::{ReductionCore, WorkerCore, fold_files, sum_leaf};
     #[pymodule_export]

@@ -7,7 +7,10 @@ use headwater::internal::memory_size;
 use headwater::prepare::embed::{Embedder, HashingEmbedder};
 use headwater::prepare::schema::Schema;
 use headwater::prepare::source::{self, Source};
-use headwater::prepare::{EventOptions, Options, prepare as run_prepare, prepare_events, replace};
+use headwater::prepare::{
+    EventOptions, Merge, Options, Part, PartOptions, merge as run_merge, prepare as run_prepare,
+    prepare_events, prepare_part as run_part, replace,
+};
 use headwater::progress::Progress;
 use headwater::{Context, Error, Result};
 use pyo3::prelude::*;
@@ -44,10 +47,11 @@ const DIMENSION: usize = 256;
 #[pyfunction]
 #[pyo3(signature = (
     source, schema, out, *, embedder = Choice::Default, dimension = Whole(256), text_vectors = true,
-    threads = None, memory = None, progress = None, force = false
+    threads = None, memory = None, progress = None, force = false, merge = None
 ))]
 #[pyo3(text_signature = "(source, schema, out, *, embedder='hashing', dimension=256, \
-                         text_vectors=True, threads=None, memory=None, progress=None, force=False)")]
+                         text_vectors=True, threads=None, memory=None, progress=None, force=False, \
+                         merge=None)")]
 #[expect(clippy::too_many_arguments, reason = "Python's are named")]
 pub(super) fn prepare<'py>(
     py: Python<'py>,
@@ -61,6 +65,7 @@ pub(super) fn prepare<'py>(
     memory: Option<&Bound<'py, PyAny>>,
     progress: Option<Py<PyAny>>,
     force: bool,
+    merge: Option<PathBuf>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let dimension = within("dimension", dimension, 8..=8192, "")?;
     let threads = thread_count("threads", threads)?;
@@ -87,6 +92,12 @@ pub(super) fn prepare<'py>(
             return Err(Error::invalid(
                 "expected no memory, because a log of events takes the same memory whatever its size; leave \
                  it out",
+            )
+            .into());
+        }
+        if merge.is_some() {
+            return Err(Error::invalid(
+                "expected no merge, because one process prepares a log of events; leave it out",
             )
             .into());
         }
@@ -118,12 +129,46 @@ pub(super) fn prepare<'py>(
             sql: Some(&sql),
             progress: &reporter,
         };
+        if let Some(parts) = &merge {
+            let to = Merge { parts, out: &out, replace: force };
+            return run_merge(&*opened, &schema, &to, &options);
+        }
         let run = if force { replace } else { run_prepare };
         run(&*opened, &schema, &out, &options)
     })?;
     drop(embedder);
     let report = calls.settle(py, report)?;
     to_python(py, &report)
+}
+
+/// Reads one part of the tables of a source.
+#[pyfunction]
+#[pyo3(signature = (source, schema, parts, number, count, *, threads = None, progress = None))]
+#[expect(clippy::too_many_arguments, reason = "Python's are named")]
+pub(super) fn prepare_part<'py>(
+    py: Python<'py>,
+    source: &Bound<'py, PyAny>,
+    schema: &Bound<'py, PyAny>,
+    parts: PathBuf,
+    number: Whole,
+    count: Whole,
+    threads: Option<Whole>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let most = u32::MAX as usize;
+    let count = within("count", count, 1..=most, "")?;
+    let number = within("number", number, 1..=count, "; parts are counted from 1 to count")?;
+    let part = Part::new(number as u32, count as u32)?;
+    let threads = thread_count("threads", threads)?;
+    let calls = Calls::default();
+    let schema = read_schema(schema)?;
+    let opened: Arc<dyn Source> = Arc::from(open_source(source, &calls)?);
+    let reporter = Reporter::new(progress, &calls);
+    let report = work::run(py, &calls, || {
+        let options = PartOptions { threads, progress: &reporter };
+        run_part(&*opened, &schema, &parts, part, &options)
+    })?;
+    to_python(py, &calls.settle(py, report)?)
 }
 
 /// Whether an embedder is the name of the built-in one.

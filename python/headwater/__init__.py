@@ -29,6 +29,7 @@ from headwater._headwater import (
     audit,
     draft_schema,
     prepare,
+    prepare_part,
     stage,
 )
 from headwater.events import Events
@@ -62,6 +63,7 @@ __all__ = [
     "audit",
     "draft_schema",
     "prepare",
+    "prepare_part",
     "reduce",
     "stage",
 ]

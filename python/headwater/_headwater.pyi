@@ -30,6 +30,15 @@ class Report(TypedDict):
     remarks: list[str]
 
 @type_check_only
+class PartReport(TypedDict):
+    """A part of a preparation: its number and that of all parts, as "3/8", and what it has."""
+
+    part: str
+    row_count: int
+    block_count: int
+    part_bytes: int
+
+@type_check_only
 class StageReport(TypedDict):
     """A copy of a store: its root, length and number of files, and whether this call made it."""
 
@@ -728,6 +737,7 @@ def prepare(
     memory: str | None = None,
     progress: Callable[[str, int, int | None], object] | None = None,
     force: bool = False,
+    merge: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Writes a store from a source and its schema.
 
@@ -757,6 +767,8 @@ def prepare(
         progress: Called with the stage, the amount done, and the total if it is known.
         force: Whether to replace the store at `out`, and nothing but a store; the old one stays
             there until the new one is complete.
+        merge: The folder of all parts that `prepare_part` made of this source and schema, from
+            which to take the rows of tables. The store is the same.
 
     Returns:
         The store's root and counts, and remarks on suspicious data.
@@ -766,6 +778,42 @@ def prepare(
         DataError: The data are not as the schema says.
         LimitExceeded: A limit of the schema or of the format is exceeded.
         InvalidArgument: An argument is not valid, or `out` exists already.
+        IoError: The operating system reported an error.
+    """
+
+def prepare_part(
+    source: str | os.PathLike[str],
+    schema: str | os.PathLike[str] | dict[str, Any],
+    parts: str | os.PathLike[str],
+    number: int,
+    count: int,
+    *,
+    threads: int | None = None,
+    progress: Callable[[str, int, int | None], object] | None = None,
+) -> PartReport:
+    """Reads one part of the tables of a source; `prepare` with `merge` makes the store of all.
+
+    The parts can be made in any order, by any processes, on machines that see the same files, or
+    copies that keep the times of the last writes. A part that is there is replaced.
+
+    Args:
+        source: As for `prepare`, but of files: a database server, a DuckDB file and tables in
+            memory have no parts.
+        schema: As for `prepare`; not of events.
+        parts: The folder of the parts.
+        number: The number of this part, from 1 to `count`.
+        count: The number of parts.
+        threads: The number of threads; default: all cores.
+        progress: As for `prepare`.
+
+    Returns:
+        The part, the number of its rows and blocks of rows, and its size.
+
+    Raises:
+        SchemaError: The schema does not fit the source.
+        DataError: The data are not as the schema says, or a file changed meanwhile.
+        InvalidArgument: An argument is not valid, the source has no parts, or another process makes
+            the same part.
         IoError: The operating system reported an error.
     """
 

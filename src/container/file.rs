@@ -469,6 +469,25 @@ impl Section {
         self.slice(index, 1).map(|values| values[0])
     }
 
+    /// Loads the bytes `[at, at + count)`, which will all be read, into memory at once.
+    #[cfg(feature = "prepare")]
+    pub(crate) fn populate(&self, at: usize, count: usize) {
+        self.file.map.populate(self.in_file(at, count));
+    }
+
+    /// Gives back the memory of the bytes `[at, at + count)`, which are read no more.
+    #[cfg(feature = "prepare")]
+    pub(crate) fn release(&self, at: usize, count: usize) {
+        self.file.map.release(self.in_file(at, count));
+    }
+
+    /// Where the bytes `[at, at + count)` of the section lie in the file, as far as they are there.
+    #[cfg(feature = "prepare")]
+    fn in_file(&self, at: usize, count: usize) -> Range<usize> {
+        let (from, to) = (at.min(self.length), at.saturating_add(count).min(self.length));
+        self.offset + from..self.offset + to
+    }
+
     /// Prefetches the bytes `[at, at + count)`: from memory, or from the disk.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize, count: usize) {

@@ -1,9 +1,10 @@
 //! Prepares a store from a source: schema, readers, keys and links, tasks, text embedding.
 //!
 //! [`source`] reads tables, [`schema`] describes their columns, [`draft`] guesses a schema,
-//! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`); [`prepare_events`]
-//! builds that of a log of events, and `export_events` (feature `arrayrecord`) writes its events as
-//! ArrayRecord files. [`stage`] copies a store to the disk of a node.
+//! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`): alone, or of parts that
+//! other processes have read ([`prepare_part`], [`merge`]). [`prepare_events`] builds that of a log of
+//! events, and `export_events` (feature `arrayrecord`) writes its events as ArrayRecord files. [`stage`]
+//! copies a store to the disk of a node.
 
 #[cfg(feature = "arrayrecord")]
 mod arrayrecord;

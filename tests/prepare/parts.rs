@@ -485,6 +485,23 @@ fn options_of_one_half_are_refused_by_the_other() {
 }
 
 #[test]
+fn two_processes_do_not_make_one_part_at_a_time() {
+    let shop = Shop::new(100);
+    fs::create_dir(shop.path("parts")).unwrap();
+    let lock = fs::File::create(shop.path("parts/.1-of-2.part.lock")).unwrap();
+    lock.lock().unwrap();
+    let message = shop.refused("parts", &["--part", "1/2"]);
+    assert_eq!(
+        message,
+        "another process is making DIR/parts/1-of-2.part; wait until it ends, or make another part"
+    );
+    shop.part("2/2", "parts", &[]);
+    drop(lock);
+    shop.part("1/2", "parts", &[]);
+    assert!(!shop.path("parts/.1-of-2.part.lock").exists());
+}
+
+#[test]
 fn a_part_made_again_replaces_itself() {
     let shop = Shop::new(40);
     shop.parts(2, "parts", &[]);

@@ -58,6 +58,9 @@ NOT_RUN = {
     ("docs/guide.md", "confluence train shop.db --task leaves --minutes 3"): (
         "three minutes; tests/confluence/test_init.py trains a store in less"
     ),
+    ("docs/guide.md", "sbatch --array=1-16"): (
+        "launchers that are not here; tests/prepare/parts.rs makes parts and merges them"
+    ),
     ("docs/guide.md", "srun --ntasks-per-node=1 headwater stage"): (
         "launchers that are not here; test_stage.py has processes that stage at one time"
     ),

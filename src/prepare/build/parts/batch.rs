@@ -17,7 +17,9 @@ use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer};
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
 
+use crate::bytes::ALIGNMENT;
 use crate::error::{Error, Result};
 use crate::panics::caught;
 use crate::prepare::build::columns::ReadColumn;
@@ -120,7 +122,10 @@ pub(super) fn encode(reading: &BatchReading, batch: &ReadBatch) -> Result<Vec<u8
         let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)?;
         let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
         writer.write(&batch)?;
-        writer.into_inner()
+        let mut bytes = writer.into_inner()?;
+        // The next batch is aligned, too, so that its arrays can lie in the map.
+        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+        Ok(bytes)
     };
     write().map_err(arrow_error)
 }
@@ -129,7 +134,7 @@ pub(super) fn encode(reading: &BatchReading, batch: &ReadBatch) -> Result<Vec<u8
 ///
 /// # Errors
 /// `Corrupt`, with what is wrong with the bytes.
-pub(super) fn decode(reading: &BatchReading, bytes: &[u8], row_count: usize) -> Result<ReadBatch> {
+pub(super) fn decode(reading: &BatchReading, bytes: Bytes, row_count: usize) -> Result<ReadBatch> {
     let batch = record_batch(bytes).map_err(|e| Error::corrupt(format!("not a batch: {e}")))?;
     let types = |schema: &Schema| {
         let types = schema.fields().iter().map(|field| field.data_type().to_string());
@@ -204,7 +209,7 @@ fn digests_of(array: &ArrayRef) -> Vec<KeyDigest> {
 }
 
 /// Reads the one record batch of an IPC stream; fails with what is wrong with it.
-fn record_batch(bytes: &[u8]) -> Result<RecordBatch, String> {
+fn record_batch(bytes: Bytes) -> Result<RecordBatch, String> {
     let read = || {
         let (mut decoder, mut left) = (StreamDecoder::new(), Buffer::from(bytes));
         let batch = decoder.decode(&mut left)?;

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::batch::decode;
 use super::head::{HeadVersion, PartHead, own_tables};
 use super::part::{ENDING, Part};
@@ -143,9 +145,33 @@ impl PartBatch {
     /// # Errors
     /// `Corrupt` when the bytes are not those of such a batch.
     pub(in crate::prepare::build) fn decode(&self, reading: &BatchReading) -> Result<ReadBatch> {
-        let bytes = self.file.rows.get(self.start as usize, self.bytes as usize);
-        let bytes = bytes.map_err(|error| error.followed_by(AGAIN))?;
+        let (start, bytes) = (self.start as usize, self.bytes as usize);
+        let mapped = Mapped { file: Arc::clone(&self.file), start, bytes };
+        mapped.file.rows.populate(start, bytes);
+        // Checks the digests.
+        mapped.file.rows.get(start, bytes).map_err(|error| error.followed_by(AGAIN))?;
+        let bytes = Bytes::from_owner(mapped);
         decode(reading, bytes, self.rows as usize).map_err(|error| self.file.corrupt(error))
+    }
+}
+
+/// The bytes of a batch in the map of its part. Their memory is given back when the arrays in it are dropped.
+struct Mapped {
+    file: Arc<PartFile>,
+    start: usize,
+    bytes: usize,
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        // They were read once, so they can be read.
+        self.file.rows.get(self.start, self.bytes).unwrap_or_default()
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.file.rows.release(self.start, self.bytes);
     }
 }
 
