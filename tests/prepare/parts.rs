@@ -203,8 +203,8 @@ fn p1_parts_of_one_csv_file_for_each_table_make_the_store_of_one_process() {
 #[test]
 fn p1_parts_of_sqlite_make_the_store_of_one_process() {
     let workshop = Workshop::new(&[]);
-    // So many numbers apart that each table has several blocks.
-    write_sqlite(&workshop.path("shop.sqlite"), 5_000);
+    // So many numbers apart that each table has several blocks, with a row at the start of each.
+    write_sqlite(&workshop.path("shop.sqlite"), 8_192);
     Shop::of(workshop, "shop.sqlite").assert_same_bits();
 }
 
