@@ -190,16 +190,15 @@ pub(super) fn decode(reading: &BatchReading, bytes: Bytes, row_count: usize) -> 
 
 /// Returns the values in an array of this type.
 fn values(data_type: &DataType, array: &ArrayRef) -> Result<Values> {
-    Ok(match data_type {
+    let values = match data_type {
         DataType::Float64 => Values::Numbers(array.as_primitive::<Float64Type>().clone()),
         DataType::Int64 => Values::Times(array.as_primitive::<Int64Type>().clone()),
         DataType::Boolean => Values::Booleans(array.as_boolean().clone()),
         _ => Values::Texts(array.as_string_view().clone()),
-    }
-    .checked()
-    .map_err(|bad| {
+    };
+    values.checked().map_err(|bad| {
         Error::corrupt(format!("expected {}, found {} in row {}", bad.expected, bad.value, bad.row))
-    })?)
+    })
 }
 
 fn digests_of(array: &ArrayRef) -> Vec<KeyDigest> {

@@ -212,8 +212,8 @@ impl<'a> BlockBatches<'a> {
     fn error_in_table(&self, error: Error) -> Error {
         let again = || -> Result<Option<Error>> {
             let first_row = self.blocks.rows_before(self.block)?;
-            let batches = self.blocks.read(self.block, self.names, first_row)?;
-            Ok(batches.filter_map(Result::err).next())
+            let mut batches = self.blocks.read(self.block, self.names, first_row)?;
+            Ok(batches.find_map(Result::err))
         };
         match again() {
             Ok(None) => error,
