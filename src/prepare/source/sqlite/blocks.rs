@@ -2,11 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::Sqlite;
 use super::catalog::Kind;
 use super::rows::{RowRange, quoted};
-use crate::error::Result;
-use crate::prepare::source::{Batches, Blocks};
+use crate::prepare::source::SourceColumn;
 
 /// The numbers of a block, unless a table has so many that the blocks would be more than [`BLOCKS_MAX`].
 const BLOCK_NUMBERS: i128 = 1 << 16;
@@ -17,32 +15,36 @@ const BLOCKS_MAX: i128 = 1024;
 /// The names that SQLite has for the number of a row; a column of such a name takes it.
 const NUMBERS: [&str; 3] = ["rowid", "oid", "_rowid_"];
 
-/// The blocks of a table.
-struct TableBlocks<'a> {
-    source: &'a Sqlite,
-    table: String,
-    /// The rows of each block; one block has all rows where the rows have no numbers.
-    ranges: Vec<Option<RowRange>>,
-}
-
-/// Returns the blocks of a table. Views and tables without numbers of rows are one block.
-pub(super) fn blocks<'a>(source: &'a Sqlite, table: &str) -> Result<Box<dyn Blocks + 'a>> {
-    let kind = source.kind(table)?;
-    let (columns, _) = source.declared(table)?;
+/// Returns the rows of each block of a table with these columns. Views and tables without numbers of rows are one
+/// block, which has all rows.
+pub(super) fn ranges(
+    connection: &Connection,
+    table: &str,
+    kind: Kind,
+    columns: &[SourceColumn],
+) -> rusqlite::Result<Vec<Option<RowRange>>> {
     let is_column = |name: &str| columns.iter().any(|c| c.name.eq_ignore_ascii_case(name));
     let number = NUMBERS.into_iter().find(|name| !is_column(name));
-    let ranges = match (kind, number) {
-        (Kind::Numbered, Some(name)) => {
-            let table = table.to_owned();
-            source.ask(move |connection| ranges(connection, &table, name))?
-        }
-        _ => vec![None],
-    };
-    Ok(Box::new(TableBlocks { source, table: table.to_owned(), ranges }))
+    match (kind, number) {
+        (Kind::Numbered, Some(name)) => ranges_of_numbers(connection, table, name),
+        _ => Ok(vec![None]),
+    }
+}
+
+/// Counts the rows from the first of one block up to that of a later one.
+pub(super) fn count_between(
+    connection: &Connection,
+    table: &str,
+    (first, later): (&RowRange, &RowRange),
+) -> rusqlite::Result<u64> {
+    let (name, table) = (later.name, quoted([table]));
+    let (from, to) = (first.numbers.start(), later.numbers.start());
+    let query = format!("SELECT count(*) FROM {table} WHERE {name} >= {from} AND {name} < {to}");
+    connection.query_row(&query, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
 }
 
 /// Cuts the numbers of a table's rows into ranges of one width.
-fn ranges(
+fn ranges_of_numbers(
     connection: &Connection,
     table: &str,
     name: &'static str,
@@ -72,27 +74,4 @@ fn ranges(
         from = to + 1;
     }
     Ok(ranges)
-}
-
-impl Blocks for TableBlocks<'_> {
-    fn count(&self) -> usize {
-        self.ranges.len()
-    }
-
-    fn read(&self, block: usize, columns: &[String], first_row: u64) -> Result<Batches> {
-        self.source.read_some(&self.table, columns, self.ranges[block].as_ref(), first_row)
-    }
-
-    fn rows_before(&self, block: usize) -> Result<u64> {
-        let (Some(Some(first)), Some(range)) = (self.ranges.first(), &self.ranges[block]) else {
-            return Ok(0);
-        };
-        let (name, table) = (range.name, quoted([&*self.table]));
-        let (from, to) = (*first.numbers.start(), *range.numbers.start());
-        let query =
-            format!("SELECT count(*) FROM {table} WHERE {name} >= {from} AND {name} < {to}");
-        self.source.ask(move |connection| {
-            connection.query_row(&query, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
-        })
-    }
 }

@@ -150,7 +150,39 @@ impl InBlocks for Sqlite {
     }
 
     fn blocks(&self, table: &str) -> Result<Box<dyn Blocks + '_>> {
-        blocks::blocks(self, table)
+        let (kind, (columns, _)) = (self.kind(table)?, self.declared(table)?);
+        let table = table.to_owned();
+        let name = table.clone();
+        let ranges =
+            self.ask(move |connection| blocks::ranges(connection, &name, kind, &columns))?;
+        Ok(Box::new(TableBlocks { source: self, table, ranges }))
+    }
+}
+
+/// The blocks of a table.
+struct TableBlocks<'a> {
+    source: &'a Sqlite,
+    table: String,
+    /// The rows of each block; one block has all rows where the rows have no numbers.
+    ranges: Vec<Option<RowRange>>,
+}
+
+impl Blocks for TableBlocks<'_> {
+    fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    fn read(&self, block: usize, columns: &[String], first_row: u64) -> Result<Batches> {
+        self.source.read_some(&self.table, columns, self.ranges[block].as_ref(), first_row)
+    }
+
+    fn rows_before(&self, block: usize) -> Result<u64> {
+        let (Some(Some(first)), Some(later)) = (self.ranges.first(), &self.ranges[block]) else {
+            return Ok(0);
+        };
+        let (table, first, later) = (self.table.clone(), first.clone(), later.clone());
+        self.source
+            .ask(move |connection| blocks::count_between(connection, &table, (&first, &later)))
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Query {
 }
 
 /// The rows of a table whose numbers in the file are in a range.
+#[derive(Clone)]
 pub(super) struct RowRange {
     /// The name by which the table has the numbers.
     pub(super) name: &'static str,
