@@ -76,6 +76,15 @@ impl Error {
         self
     }
 
+    /// Puts a remedy after the message, in place of another if that is its end.
+    #[cfg(feature = "prepare")]
+    #[must_use]
+    pub(crate) fn remedied(mut self, other: &str, remedy: &str) -> Self {
+        let what = self.0.message.strip_suffix(other).unwrap_or(&self.0.message);
+        self.0.message = format!("{what}{remedy}");
+        self
+    }
+
     /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -170,8 +170,10 @@ pub(crate) struct Words {
 impl Words {
     /// Returns `count` words of this process.
     pub(crate) fn new(count: usize, value: u64) -> Self {
-        let words: Box<[_]> = (0..count).map(|_| AtomicU64::new(value)).collect();
-        Self { start: NonNull::from(&*words).cast(), count, memory: Arc::new(words) }
+        let words: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(value)).collect();
+        let words: Arc<Vec<AtomicU64>> = Arc::new(words);
+        let start = NonNull::new(words.as_ptr().cast_mut()).unwrap_or(NonNull::dangling());
+        Self { start, count, memory: words }
     }
 
     /// Maps `count` words from the beginning of a file. Nobody may shorten the file while it is mapped.

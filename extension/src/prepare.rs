@@ -155,8 +155,7 @@ pub(super) fn prepare_part<'py>(
     threads: Option<Whole>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let most = u32::MAX as usize;
-    let count = within("count", count, 1..=most, "")?;
+    let count = within("count", count, 1..=Part::COUNT_MAX as usize, "")?;
     let number = within("number", number, 1..=count, "; parts are counted from 1 to count")?;
     let part = Part::new(number as u32, count as u32)?;
     let threads = thread_count("threads", threads)?;

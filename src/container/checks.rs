@@ -9,9 +9,8 @@
 //! read this block of this very file, and that it matched its digest. A copy of the file, a file that replaces
 //! it and a file that was written to in place have other keys, hence other bits.
 //!
-//! What this does not notice is what a process does not notice either that reads a block twice: bytes that
-//! change after the check. With shared bits that time lasts as long as any process has the file open, and ends
-//! with the last of them. Two kinds of change leave the key as it is. A disk that returns other bytes when a
+//! Bytes that change after the check are not noticed, with own bits as with shared ones. With shared bits this
+//! lasts as long as any process has the file open, and ends with the last of them. Two kinds of change leave the key as it is. A disk that returns other bytes when a
 //! page is read again is one. Writing into an open file is the other, where its time of change stays: twice
 //! within a tick of the system's clock, or through a memory map to a page that was not clean, or to a file in
 //! memory. Nobody writes into the files of a store, whose writers replace files. `verify` never takes a bit for

@@ -112,6 +112,12 @@ impl Container {
         Self::open_sharing(path, SHARED_BYTES_MIN)
     }
 
+    /// Opens the file for a reading from end to end, whose checks no other process shares.
+    #[cfg(feature = "prepare")]
+    pub(crate) fn open_alone(path: &Path) -> Result<Self> {
+        Self::open_sharing(path, usize::MAX)
+    }
+
     /// Opens the file; other processes share its checks if it has at least `shared_min` bytes.
     pub(super) fn open_sharing(path: &Path, shared_min: usize) -> Result<Self> {
         check_is_file(path)?;
@@ -315,9 +321,13 @@ fn corrupt(path: &Path, what: impl std::fmt::Display) -> Error {
     damaged(what).context(path.display())
 }
 
+/// The remedy for a damaged file of a store.
+pub(crate) const COPY_AGAIN: &str =
+    "; copy the store again from an intact copy, or prepare it again";
+
 /// Returns the error of a damaged file, with its remedy.
 fn damaged(what: impl std::fmt::Display) -> Error {
-    Error::corrupt(format!("{what}; copy the store again from an intact copy, or prepare it again"))
+    Error::corrupt(format!("{what}{COPY_AGAIN}"))
 }
 
 /// Returns the digest in the header, which [`parse`] checks.

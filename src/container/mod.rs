@@ -23,6 +23,8 @@ use crate::bytes::Digest;
 
 #[cfg(feature = "prepare")]
 pub(crate) use file::BlockSize;
+#[cfg(feature = "prepare")]
+pub(crate) use file::COPY_AGAIN;
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
 pub(crate) use folder::{

@@ -190,7 +190,7 @@ fn build(
     let whole = &whole_schema(schema)?;
     let parts = match parts {
         Some(folder) => {
-            let expected = PartHead::new(source, schema, Part::new(1, 1)?)?;
+            let expected = PartHead::new(source, whole, Part::new(1, 1)?)?;
             Some(Parts::open(folder, &expected, whole)?)
         }
         None => None,

@@ -14,6 +14,7 @@ use super::{build, refuse_existing, whole_schema};
 use crate::durable::{Disk, Lease, Storage};
 use crate::error::{Error, Result};
 use crate::process::pool;
+use crate::progress::Progress;
 
 /// Reads one part of the tables that `schema` describes, and writes it to a file in the folder `parts`;
 /// [`merge`] makes the store of all parts.
@@ -59,11 +60,27 @@ pub fn prepare_part(
     options: &PartOptions<'_>,
 ) -> Result<PartReport> {
     let whole = whole_schema(schema)?;
-    let head = PartHead::new(source, schema, part)?;
+    let head = PartHead::new(source, &whole, part)?;
+    refuse_within_store(&parts.join(part.file_name()))?;
+    let is_new = fs::symlink_metadata(parts).is_err();
+    let made = pool(options.threads)?
+        .install(|| make_part(source, &whole, parts, (part, head), options.progress));
+    if made.is_err() && is_new {
+        // Unless other parts are in it.
+        let _ = fs::remove_dir(parts);
+    }
+    made
+}
+
+fn make_part(
+    source: &dyn Source,
+    schema: &Schema,
+    parts: &Path,
+    (part, head): (Part, PartHead),
+    progress: &dyn Progress,
+) -> Result<PartReport> {
     let name = part.file_name();
-    let path = parts.join(&name);
-    refuse_within_store(&path)?;
-    let pool = pool(options.threads)?;
+    let path = &parts.join(&name);
     fs::create_dir_all(parts).map_err(|e| Error::io(parts, "creating", e))?;
     let Some(_lease) = Lease::of(&parts.join(format!(".{name}.lock")))? else {
         return Err(Error::invalid(format!(
@@ -80,9 +97,8 @@ pub fn prepare_part(
         }
         _ => {}
     }
-    let write = || write_part(source, &whole, (part, head), (parts, &temporary), options.progress);
-    let written = pool.install(write).and_then(|report| {
-        let path = &*path;
+    let written = write_part(source, schema, (part, head), (parts, &temporary), progress);
+    let written = written.and_then(|report| {
         let fail = |action| move |e| Error::io(path, action, e);
         Disk.sync_file(&unfinished).map_err(fail("writing"))?;
         Disk.rename(&unfinished, path).map_err(fail("renaming a file to"))?;

@@ -1,6 +1,6 @@
 //! `Cells`: the columns of a table by type, for loops over whole rows that do not ask each cell for its type.
 
-use super::metadata::{ColumnStats, KnownMetadata, TableMetadata};
+use super::metadata::{ColumnStats, TableMetadata};
 
 /// The columns of a table, each type in the order of the columns. An identifier has no value to read.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Cells {
                 }
                 ColumnStats::Text => cells.texts.push(place),
             }
-            if let Some(KnownMetadata::At { .. } | KnownMetadata::Delay { .. }) = of.known {
+            if of.known.is_some() {
                 cells.known_later.push(column);
             }
         }
@@ -65,7 +65,7 @@ impl Cells {
 pub(super) fn spread(bits: u8) -> [u8; 8] {
     const BIT_OF_EACH_BYTE: u64 = 0x8040_2010_0804_0201;
     const ALL_BUT_THE_HIGHEST: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let chosen = u64::from(bits) * 0x0101_0101_0101_0101 & BIT_OF_EACH_BYTE;
+    let chosen = (u64::from(bits) * 0x0101_0101_0101_0101) & BIT_OF_EACH_BYTE;
     // Carries the one bit of a byte, whichever it is, into its highest.
     ((chosen + ALL_BUT_THE_HIGHEST) >> 7 & 0x0101_0101_0101_0101).to_le_bytes()
 }

@@ -347,7 +347,7 @@ fn a_full_disk_is_reported_and_no_half_copy_is_left() {
         };
         let out = at.join("copy");
         let message = stage(&store, &out, &Silent).unwrap_err().to_string();
-        assert!(message.starts_with("writing ") && message.contains("copy.partial"), "{message}");
+        assert!(message.starts_with("copying ") && message.contains("copy.partial"), "{message}");
         let remedy = format!(
             "; the copy needs {bytes} bytes: free them there, or choose another disk than that of {}",
             out.display()

@@ -621,7 +621,7 @@ impl Anchors<'_> {
             Entry::Occupied(opened) => opened.into_mut(),
             Entry::Vacant(place_of) => {
                 let metadata = &self.tables[place];
-                let file = Container::open(&self.folder.join(table_file(&metadata.name)))?;
+                let file = Container::open_alone(&self.folder.join(table_file(&metadata.name)))?;
                 place_of.insert(StoreTable::open(&file, metadata)?)
             }
         })

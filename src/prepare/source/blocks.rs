@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::fs::Metadata;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
 use super::Batches;
+use crate::bytes::Digest;
 use crate::days::time_text;
 use crate::error::{Error, Result};
+use crate::files::try_open;
 
 /// A source whose tables are cut into blocks, each of which any process can read alone.
 pub trait InBlocks {
@@ -60,7 +63,13 @@ pub struct FileVersion {
     pub length: u64,
     /// The time of the last write, in nanoseconds since 1970. Copies that keep it count as the same version.
     pub written: i64,
+    /// The digest of the first and the last bytes: Parquet and SQLite have there what changes with every row. Some
+    /// file systems and archives give all files one time.
+    pub ends: Digest,
 }
+
+/// How many bytes of each end of a file are in its version.
+const END_BYTES: u64 = 64 << 10;
 
 impl FileVersion {
     /// Returns the version of the file at `path`, which is named from the folder `root` on.
@@ -68,8 +77,21 @@ impl FileVersion {
         let fail = |e| Error::io(path, "looking at", e);
         let metadata = std::fs::metadata(path).map_err(fail)?;
         let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
-        Ok(Self { path: name, length: metadata.len(), written: written(&metadata).map_err(fail)? })
+        let (length, written) = (metadata.len(), written(&metadata).map_err(fail)?);
+        let ends = ends(path, length).map_err(|e| Error::io(path, "reading", e))?;
+        Ok(Self { path: name, length, written, ends })
     }
+}
+
+/// Returns the digest of the first and the last bytes of a file of this length.
+fn ends(path: &Path, length: u64) -> std::io::Result<Digest> {
+    let mut file = try_open(path)?;
+    let mut bytes = Vec::new();
+    for from in [0, length.saturating_sub(END_BYTES)] {
+        file.seek(SeekFrom::Start(from))?;
+        (&mut file).take(END_BYTES).read_to_end(&mut bytes)?;
+    }
+    Ok(Digest::of(&bytes))
 }
 
 /// Returns the time of the last write.
@@ -86,11 +108,12 @@ impl fmt::Display for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {} bytes, written {} UTC and {} ns",
-            self.path,
+            "{} of {} bytes, written {} UTC and {} ns, its ends of the digest {:.8}",
+            self.path.escape_debug(),
             self.length,
             time_text(self.written.div_euclid(1_000_000_000) * 1_000_000),
-            self.written.rem_euclid(1_000_000_000)
+            self.written.rem_euclid(1_000_000_000),
+            self.ends.to_string()
         )
     }
 }

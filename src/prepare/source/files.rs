@@ -77,7 +77,7 @@ impl Files {
         let table = table_of_pattern(&name, folder)?;
         let description = format!("files {}", path.display());
         let tables = BTreeMap::from([(table, parts)]);
-        Ok(Self { description, root: folder_of(path), tables })
+        Ok(Self { description, root: folder.to_owned(), tables })
     }
 
     /// Returns the places of some columns of a table.

@@ -39,7 +39,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
 }
 
 /// Cuts the row groups of a file into blocks: each is the shortest run of them that has enough rows or bytes.
-pub(super) fn blocks(path: &Path) -> Result<Vec<Range<usize>>> {
+pub(super) fn blocks(path: &Path) -> Result<Vec<(Range<usize>, u64)>> {
     let file = PageFile::open(path)?;
     let metadata = readable(path, || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
     let groups = metadata.metadata().row_groups();
@@ -48,7 +48,7 @@ pub(super) fn blocks(path: &Path) -> Result<Vec<Range<usize>>> {
         rows = rows.saturating_add(group.num_rows());
         bytes = bytes.saturating_add(group.total_byte_size());
         if rows >= BLOCK_ROWS || bytes >= BLOCK_BYTES || place + 1 == groups.len() {
-            blocks.push(start..place + 1);
+            blocks.push((start..place + 1, u64::try_from(rows).unwrap_or(0)));
             (start, rows, bytes) = (place + 1, 0, 0);
         }
     }

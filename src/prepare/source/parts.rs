@@ -67,6 +67,8 @@ pub(super) struct FileBlock {
     file: usize,
     /// The row groups of a Parquet file; files of other formats are read whole.
     groups: Range<usize>,
+    /// The number of its rows, if the file tells.
+    rows: Option<u64>,
 }
 
 impl Parts {
@@ -133,9 +135,10 @@ impl Parts {
         for (place, (file, version)) in self.files.iter().enumerate() {
             if self.format == Format::Parquet {
                 let groups = unchanged(file, *version, || parquet::blocks(file))?;
-                blocks.extend(groups.into_iter().map(|groups| FileBlock { file: place, groups }));
+                let block = |(groups, rows)| FileBlock { file: place, groups, rows: Some(rows) };
+                blocks.extend(groups.into_iter().map(block));
             } else {
-                blocks.push(FileBlock { file: place, groups: 0..0 });
+                blocks.push(FileBlock { file: place, groups: 0..0, rows: None });
             }
         }
         Ok(blocks)
@@ -155,6 +158,9 @@ impl Parts {
 
     /// Counts the rows of a block.
     pub(super) fn count_rows(&self, block: &FileBlock) -> Result<u64> {
+        if let Some(rows) = block.rows {
+            return Ok(rows);
+        }
         let batches = self.read_block(block, vec![0])?;
         batches.map(|batch| batch.map(|batch| batch.num_rows() as u64)).sum()
     }

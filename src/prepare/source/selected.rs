@@ -1,6 +1,6 @@
 //! Some of the tables of a source, for a draft of these alone.
 
-use super::{Batches, Source, SourceColumn, SourceTable};
+use super::{Batches, InBlocks, Source, SourceColumn, SourceTable};
 use crate::error::{Error, Result};
 use crate::prepare::names::did_you_mean;
 
@@ -57,5 +57,9 @@ impl Source for Selected {
 
     fn read(&self, table: &str, columns: &[String]) -> Result<Batches> {
         self.source.read(table, columns)
+    }
+
+    fn in_blocks(&self) -> Option<&dyn InBlocks> {
+        self.source.in_blocks()
     }
 }

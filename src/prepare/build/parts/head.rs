@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use serde_json::{Value, json};
+
 use super::part::Part;
 use crate::error::{Error, Result};
+use crate::prepare::build::references::looked_up;
 use crate::prepare::schema::{Schema, Table};
 use crate::prepare::source::{FileVersion, InBlocks, Source};
 
@@ -22,8 +25,8 @@ pub(in crate::prepare) struct PartHead {
     pub number: u32,
     /// The number of parts.
     pub count: u32,
-    /// The schema, as JSON.
-    pub schema: String,
+    /// What the reading takes of the schema: each table of the source, and by what its rows are looked up.
+    pub read: Vec<Value>,
     /// The files of the tables.
     pub files: Vec<FileVersion>,
     /// The tables, in the schema's order.
@@ -62,7 +65,7 @@ pub(super) fn own_tables(schema: &Schema) -> impl Iterator<Item = (usize, &Table
 }
 
 impl PartHead {
-    /// Returns the head of a part that has no rows yet: of the schema as it was given.
+    /// Returns the head of a part that has no rows yet. `schema` has the tables that tasks add, too.
     ///
     /// # Errors
     /// `InvalidArgument` when the source cannot be cut into blocks; those of the source.
@@ -71,13 +74,20 @@ impl PartHead {
         schema: &Schema,
         part: Part,
     ) -> Result<Self> {
-        let text = serde_json::to_string_pretty(schema);
+        let read = own_tables(schema).map(|(_, table)| {
+            let mut read = serde_json::to_value(table)?;
+            // A JSON object does not keep it.
+            read["order of columns"] = json!(table.columns.keys().collect::<Vec<_>>());
+            read["looked up by"] = json!(looked_up(schema, &table.name));
+            Ok(read)
+        });
+        let read = read.collect::<std::result::Result<_, serde_json::Error>>();
         Ok(Self {
             format: FORMAT,
             headwater: env!("CARGO_PKG_VERSION").to_owned(),
             number: part.number(),
             count: part.count(),
-            schema: text.map_err(|e| Error::schema(e.to_string()))?,
+            read: read.map_err(|e| Error::schema(e.to_string()))?,
             files: files(source, schema)?,
             tables: Vec::new(),
         })

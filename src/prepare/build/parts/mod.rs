@@ -7,8 +7,8 @@
 //! has decoded, converted and digested a batch; all that follows is the same.
 //!
 //! A part is a `.bin` file (`container`) with two sections. `rows` has the batches, one after another, each an
-//! IPC stream of Arrow with one record batch, whose columns `batch` lists. `head` is the JSON of a `Head`: of
-//! which schema and files the part is, and how many rows and bytes each batch has. Only the version of headwater
+//! IPC stream of Arrow with one record batch, whose columns `batch` lists. `head` is the JSON of a [`PartHead`]: of
+//! which tables and files the part is, and how many rows and bytes each batch has. Only the version of headwater
 //! that wrote a part reads it.
 
 mod batch;

@@ -7,9 +7,6 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Result};
 
-/// The most parts: their heads are in memory together.
-const PARTS_MAX: u32 = 100_000;
-
 /// One of the parts into which the reading of a source is divided: `3/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Part {
@@ -18,17 +15,21 @@ pub struct Part {
 }
 
 impl Part {
+    /// The most parts: all are open together.
+    pub const COUNT_MAX: u32 = 10_000;
+
     /// Returns part `number`, counted from 1, of `count` parts.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such part.
     pub fn new(number: u32, count: u32) -> Result<Self> {
-        if (1..=PARTS_MAX).contains(&count) && (1..=count).contains(&number) {
+        if (1..=Self::COUNT_MAX).contains(&count) && (1..=count).contains(&number) {
             return Ok(Self { number, count });
         }
         Err(Error::invalid(format!(
-            "expected a part from 1/N to N/N, with N at most {PARTS_MAX}, found {number}/{count}; \
-             correct --part"
+            "expected a part from 1/N to N/N, with N at most {}, found {number}/{count}; number the parts \
+             from 1 on",
+            Self::COUNT_MAX
         )))
     }
 
@@ -74,9 +75,12 @@ impl FromStr for Part {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let numbers = text.split_once('/').and_then(|(number, count)| {
-            Some((number.parse::<u32>().ok()?, count.parse::<u32>().ok()?))
-        });
+        let number = |digits: &str| {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse::<u32>().ok().filter(|_| is_number)
+        };
+        let numbers = text.split_once('/');
+        let numbers = numbers.and_then(|(part, count)| Some((number(part)?, number(count)?)));
         let (number, count) = numbers.ok_or_else(|| {
             Error::invalid(format!("expected a part I/N, such as 3/8, found {text:?}"))
         })?;
@@ -103,7 +107,8 @@ mod tests {
     fn parts_are_counted_from_one() {
         assert_eq!("3/8".parse::<Part>().unwrap(), Part::new(3, 8).unwrap());
         assert_eq!(Part::new(3, 8).unwrap().to_string(), "3/8");
-        for text in ["", "3", "3/", "/8", "0/8", "9/8", "1/0", "-1/8", "1/100001", "1/2/3", " 1/2"]
+        for text in
+            ["", "3", "3/", "/8", "0/8", "9/8", "1/0", "-1/8", "1/10001", "1/2/3", " 1/2", "+1/2"]
         {
             let error = text.parse::<Part>().unwrap_err().to_string();
             assert!(error.contains("expected a part "), "{text}: {error}");

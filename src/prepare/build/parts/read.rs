@@ -1,17 +1,18 @@
 //! Opens the parts of a preparation, checks that they belong together, and gives their rows to the first pass.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use super::batch::decode;
 use super::head::{HeadVersion, PartHead, own_tables};
 use super::part::{ENDING, Part};
-use crate::container::{Container, Section};
-use crate::error::{Context, Error, Result};
+use crate::container::{COPY_AGAIN, Container, Section};
+use crate::error::{Error, ErrorKind, Result};
 use crate::prepare::build::read_ahead::Unconverted;
 use crate::prepare::build::read_batch::{BatchReading, ReadBatch};
 use crate::prepare::names::listed;
@@ -68,15 +69,19 @@ impl Parts {
         schema: &Schema,
     ) -> Result<Self> {
         let mut found: Vec<(PartHead, Arc<PartFile>)> = Vec::new();
+        let mut of_another = None;
         for path in paths(folder)? {
-            found.push(open_part(&path).map_err(|error| error.followed_by(AGAIN))?);
+            let (mut head, file) = open_part(&path)?;
+            let checked = check_read(&head, expected).and_then(|()| check_files(&head, expected));
+            of_another =
+                of_another.or(checked.map_err(|error| error.context(path.display())).err());
+            // As long in every part.
+            (head.read, head.files) = (Vec::new(), Vec::new());
+            found.push((head, file));
         }
         found.sort_by_key(|(head, _)| head.number);
         check_numbers(folder, &found)?;
-        for (head, file) in &found {
-            check_schema(head, expected).context(|| file.path.display())?;
-            check_files(head, expected).context(|| file.path.display())?;
-        }
+        of_another.map_or(Ok(()), Err)?;
         let mut ends = vec![0_u64; found.len()];
         let (mut tables, mut first_block) = (HashMap::new(), 0_u64);
         for (place, (in_schema, table)) in own_tables(schema).enumerate() {
@@ -149,7 +154,8 @@ impl PartBatch {
         let mapped = Mapped { file: Arc::clone(&self.file), start, bytes };
         mapped.file.rows.populate(start, bytes);
         // Checks the digests.
-        mapped.file.rows.get(start, bytes).map_err(|error| error.followed_by(AGAIN))?;
+        let checked = mapped.file.rows.get(start, bytes).map(drop);
+        checked.map_err(|error| error.remedied(COPY_AGAIN, &self.file.again()))?;
         let bytes = Bytes::from_owner(mapped);
         decode(reading, bytes, self.rows as usize).map_err(|error| self.file.corrupt(error))
     }
@@ -185,12 +191,15 @@ impl Unconverted for PartBatch {
     }
 }
 
-/// The remedy for a part that cannot be read.
-const AGAIN: &str = "; make the part again (headwater prepare --part I/N)";
-
 impl PartFile {
+    /// Returns the remedy for a part that cannot be read.
+    fn again(&self) -> String {
+        format!("; make part {} again", self.part)
+    }
+
     fn corrupt(&self, what: impl std::fmt::Display) -> Error {
-        Error::corrupt(format!("{}: part {}: {what}{AGAIN}", self.path.display(), self.part))
+        let (path, again) = (self.path.display(), self.again());
+        Error::corrupt(format!("{path}: part {}: {what}{again}", self.part))
     }
 }
 
@@ -222,14 +231,23 @@ fn paths(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Opens a part, and reads its head.
 fn open_part(path: &Path) -> Result<(PartHead, Arc<PartFile>)> {
-    let file = Container::open(path)?;
-    let head = file.any_section("head")?;
-    let text = head.get(0, head.len())?;
-    let wrong = |e: serde_json::Error| Error::corrupt(format!("{}: head: {e}", path.display()));
-    let version: HeadVersion = serde_json::from_slice(text).map_err(wrong)?;
+    const AGAIN: &str = "; make this part again";
+    let again = |error: Error| match error.kind() {
+        ErrorKind::NotOurs => Error::not_ours(format!(
+            "{}: expected a part, found a file of another kind; move it away",
+            path.display()
+        )),
+        _ => error.remedied(COPY_AGAIN, AGAIN),
+    };
+    let wrong =
+        |e: &dyn std::fmt::Display| Error::corrupt(format!("{}: head: {e}{AGAIN}", path.display()));
+    let file = Container::open_alone(path).map_err(again)?;
+    let head = file.any_section("head").map_err(again)?;
+    let text = head.get(0, head.len()).map_err(again)?;
+    let version: HeadVersion = serde_json::from_slice(text).map_err(|e| wrong(&e))?;
     if !version.is_ours() {
         return Err(Error::version(format!(
-            "{}: expected a part of headwater {}, found one of headwater {} (format {}); make all parts and \
+            "{}: expected a part of headwater {}, found one of headwater {:?} (format {}); make all parts and \
              merge them with one version",
             path.display(),
             env!("CARGO_PKG_VERSION"),
@@ -237,10 +255,9 @@ fn open_part(path: &Path) -> Result<(PartHead, Arc<PartFile>)> {
             version.format
         )));
     }
-    let head: PartHead = serde_json::from_slice(text).map_err(wrong)?;
-    let part = Part::new(head.number, head.count)
-        .map_err(|error| Error::corrupt(format!("{}: head: {error}", path.display())))?;
-    let rows = file.any_section("rows")?;
+    let head: PartHead = serde_json::from_slice(text).map_err(|e| wrong(&e))?;
+    let part = Part::new(head.number, head.count).map_err(|e| wrong(&e))?;
+    let rows = file.any_section("rows").map_err(again)?;
     Ok((head, Arc::new(PartFile { path: path.to_owned(), part, rows })))
 }
 
@@ -284,26 +301,44 @@ fn check_numbers(folder: &Path, found: &[(PartHead, Arc<PartFile>)]) -> Result<(
     )))
 }
 
-/// Checks that a part is of the schema; names the first line that differs.
-fn check_schema(head: &PartHead, expected: &PartHead) -> Result<()> {
-    if head.schema == expected.schema {
-        return Ok(());
-    }
-    let (mut given, mut found) = (expected.schema.lines(), head.schema.lines());
-    let differing = loop {
-        match (given.next(), found.next()) {
-            (Some(given), Some(found)) if given == found => {}
-            pair => break pair,
-        }
+/// Checks that a part was read by what the schema says about its tables; names the first field that differs.
+fn check_read(head: &PartHead, expected: &PartHead) -> Result<()> {
+    let names = |head: &PartHead| -> Vec<_> {
+        head.read.iter().map(|table| shown(table.get("name"))).collect()
     };
-    let shown =
-        |line: Option<&str>| line.map_or("its end".to_owned(), |line| line.trim().to_owned());
+    let (then, now) = (names(head), names(expected));
+    let difference = match then == now {
+        true => (head.read.iter().zip(&expected.read).zip(&now))
+            .find_map(|((then, now), name)| difference(&format!("table {name}"), then, now)),
+        false => Some(format!("its tables are {}, and now {}", then.join(", "), now.join(", "))),
+    };
+    let Some(difference) = difference else { return Ok(()) };
     Err(Error::data(format!(
-        "expected a part of the schema of --schema, found one of another schema: {} in place of {}; make all \
-         parts again with this schema, or merge with that of the parts",
-        shown(differing.1),
-        shown(differing.0)
+        "expected a part that was read by this schema, found one that was read by another: {difference}; make all \
+         parts again with this schema, or merge with that of the parts"
     )))
+}
+
+/// Describes the first place in which two values differ, from `place` on: then and now.
+fn difference(place: &str, then: &Value, now: &Value) -> Option<String> {
+    if then == now {
+        return None;
+    }
+    if let (Value::Object(then), Value::Object(now)) = (then, now) {
+        let names: BTreeSet<_> = then.keys().chain(now.keys()).collect();
+        let of = |object: &Map<String, Value>, name: &str| {
+            object.get(name).cloned().unwrap_or(Value::Null)
+        };
+        let differs = |name: &&String| {
+            difference(&format!("{place}, {name}"), &of(then, name), &of(now, name))
+        };
+        return names.iter().find_map(differs);
+    }
+    Some(format!("{place}: then {}, now {}", shown(Some(then)), shown(Some(now))))
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "nothing".to_owned(), Value::to_string)
 }
 
 /// Checks that a part was read from the files as they are now.
@@ -313,10 +348,10 @@ fn check_files(head: &PartHead, expected: &PartHead) -> Result<()> {
     let mut paths = now.keys().chain(then.keys());
     let Some(path) = paths.find(|path| now.get(*path) != then.get(*path)) else { return Ok(()) };
     let shown = |file: Option<&&FileVersion>| {
-        file.map_or_else(|| format!("no {path}"), ToString::to_string)
+        file.map_or_else(|| format!("no file {path:?}"), ToString::to_string)
     };
     Err(Error::data(format!(
-        "expected a part of the source as it is now, with {}, found one that was read from {}; if the data has \
+        "expected a part of the source as it is now, with {}; when the part was read there was {}; if the data has \
          changed, make all parts again; if this is a copy, copy the files with their times (cp -p, rsync -t)",
         shown(now.get(*path)),
         shown(then.get(*path))

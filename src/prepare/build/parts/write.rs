@@ -60,7 +60,7 @@ pub(in crate::prepare) fn write_part(
     // What was read is of the versions that the head names.
     if files(source, schema)? != head.files {
         return Err(Error::data(format!(
-            "{}: a file changed while it was read; wait until its writer has ended, and make the part again",
+            "{}: a file changed while it was read; wait until its writer has ended, and make part {part} again",
             source.describe()
         )));
     }
