@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import types
+import typing
 from pathlib import Path
 
 import numpy.typing
@@ -93,6 +94,8 @@ def stub_in_place_of_the_extension() -> None:
     module = types.ModuleType("headwater._headwater")
     module.__file__ = os.fspath(STUB)
     module.__version__ = release
+    # Only type checkers know it.
+    typing.type_check_only = lambda item: item
     annotations_are_texts = __future__.annotations.compiler_flag
     exec(compile(STUB.read_text(), STUB, "exec", annotations_are_texts), vars(module))
     sys.modules["headwater._headwater"] = module
