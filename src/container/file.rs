@@ -148,7 +148,7 @@ impl Container {
         let mut memory = Memory::zeros(length).ok_or_else(|| no_memory(length))?;
         for entry in &self.sections {
             let bytes = &mut memory.bytes_mut()[entry.offset..entry.offset + entry.length];
-            bytes.copy_from_slice(self.unchecked_section(entry).get(0, entry.length)?);
+            bytes.copy_from_slice(self.section_checked_anew(entry).get(0, entry.length)?);
             change(&entry.name, bytes)?;
         }
         let checks = Checks::all_set(words_of(&self.sections));
@@ -228,7 +228,7 @@ impl Container {
     }
 
     /// Returns a section each block of which is checked anew, whatever this or another process has checked.
-    fn unchecked_section(&self, entry: &Entry) -> Section {
+    fn section_checked_anew(&self, entry: &Entry) -> Section {
         let count = entry.words.len();
         let checks = if self.is_copy { Checks::all_set(count) } else { Checks::own(count) };
         self.section_of(entry, checks.part(0..count))
@@ -251,7 +251,7 @@ impl Container {
     pub(crate) fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         self.check_gaps()?;
         for entry in &self.sections {
-            let section = self.unchecked_section(entry);
+            let section = self.section_checked_anew(entry);
             for block in 0..entry.blocks.count(entry.length) {
                 section.check_block(block)?;
                 progress(section.block(block).len() as u64)?;

@@ -32,7 +32,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::process::pool;
-use build::{PartHead, Parts, Preparation, build_events};
+use build::{Origin, Parts, Preparation, build_events};
 use partial::{Partial, exists};
 use replaced::Replaced;
 use schema::Schema;
@@ -190,7 +190,7 @@ fn build(
     let whole = &whole_schema(schema)?;
     let parts = match parts {
         Some(folder) => {
-            let expected = PartHead::new(source, whole, Part::new(1, 1)?)?;
+            let expected = Origin::new(source, whole)?;
             Some(Parts::open(folder, &expected, whole)?)
         }
         None => None,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::build::{Part, PartHead, write_part};
+use super::build::{Origin, Part, write_part};
 use super::options::{Merge, Options, PartOptions, PartReport, Report};
 use super::partial::refuse_within_store;
 use super::replaced::Replaced;
@@ -60,11 +60,11 @@ pub fn prepare_part(
     options: &PartOptions<'_>,
 ) -> Result<PartReport> {
     let whole = whole_schema(schema)?;
-    let head = PartHead::new(source, &whole, part)?;
+    let origin = Origin::new(source, &whole)?;
     refuse_within_store(&parts.join(part.file_name()))?;
     let is_new = fs::symlink_metadata(parts).is_err();
     let made = pool(options.threads)?
-        .install(|| make_part(source, &whole, parts, (part, head), options.progress));
+        .install(|| make_part(source, &whole, parts, (part, origin), options.progress));
     if made.is_err() && is_new {
         // Unless other parts are in it.
         let _ = fs::remove_dir(parts);
@@ -76,7 +76,7 @@ fn make_part(
     source: &dyn Source,
     schema: &Schema,
     parts: &Path,
-    (part, head): (Part, PartHead),
+    (part, origin): (Part, Origin),
     progress: &dyn Progress,
 ) -> Result<PartReport> {
     let name = part.file_name();
@@ -97,7 +97,7 @@ fn make_part(
         }
         _ => {}
     }
-    let written = write_part(source, schema, (part, head), (parts, &temporary), progress);
+    let written = write_part(source, schema, (part, origin), (parts, &temporary), progress);
     let written = written.and_then(|report| {
         let fail = |action| move |e| Error::io(path, action, e);
         Disk.sync_file(&unfinished).map_err(fail("writing"))?;

@@ -182,18 +182,12 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Makes NULL of what the seed row may not show at an observation; its target stays.
-    fn write_nulls(
-        &self,
-        record: &Row<'_>,
-        nulls: &mut [u8],
-        is_known: bool,
-        observation: (i64, bool),
-    ) {
+    /// Makes NULL of what the seed row may not show; its target stays.
+    fn write_nulls(&self, record: &Row<'_>, nulls: &mut [u8], is_known: bool, sees: Sees) {
         let cell = self.cell.filter(|_| self.own.is_none());
         let target = cell.and_then(|at| Some((at, *nulls.get(at)?)));
         if is_known {
-            write_later_nulls(record, nulls, observation);
+            write_later_nulls(record, nulls, sees);
             for &column in self.hidden {
                 if let Some(null) = nulls.get_mut(column as usize) {
                     *null = 1;
@@ -208,18 +202,25 @@ impl Target<'_> {
     }
 }
 
-/// Makes NULL of the values that are known later than an observation, and of times after it unless it keeps those.
-fn write_later_nulls(record: &Row<'_>, nulls: &mut [u8], (obs_time, keep_future): (i64, bool)) {
+/// Up to which time a seed sees values, and whether it sees later times that are known by then.
+#[derive(Clone, Copy)]
+struct Sees {
+    until: i64,
+    later_times: bool,
+}
+
+/// Makes NULL of the values that a seed does not see.
+fn write_later_nulls(record: &Row<'_>, nulls: &mut [u8], sees: Sees) {
     let columns = record.cells();
     for &column in &columns.known_later {
         if let Some(null) = nulls.get_mut(column) {
-            *null |= u8::from(!is_visible(record.known_time(column), obs_time));
+            *null |= u8::from(!is_visible(record.known_time(column), sees.until));
         }
     }
-    if !keep_future {
+    if !sees.later_times {
         for &CellPlace { column, offset } in &columns.times {
             if let Some(null) = nulls.get_mut(column) {
-                *null |= u8::from(record.time_at(offset) > obs_time);
+                *null |= u8::from(record.time_at(offset) > sees.until);
             }
         }
     }
@@ -253,6 +254,7 @@ impl Sequence<'_> {
     ) -> Result<()> {
         self.clear();
         let obs_time = observation.sees_until;
+        let sees = Sees { until: obs_time, later_times: keep_future };
         let visits = walker.visits();
         let seed = SeedRow::of(database, visits[0], obs_time, target.hidden)?;
         let mut length = 0;
@@ -273,8 +275,8 @@ impl Sequence<'_> {
             let nulls = &mut self.is_null[cells.clone()];
             record.write_nulls(nulls);
             match place {
-                0 => target.write_nulls(&record, nulls, is_known, (obs_time, keep_future)),
-                _ => write_later_nulls(&record, nulls, (obs_time, keep_future)),
+                0 => target.write_nulls(&record, nulls, is_known, sees),
+                _ => write_later_nulls(&record, nulls, sees),
             }
             self.write_columns(cells, &record, shape);
             if let Some((at, (shape, cell))) = target.cell.zip(own) {

@@ -406,9 +406,9 @@ fn p6_missing_doubled_and_foreign_parts_are_refused() {
     shop.prepare("a.db", &["--merge", &shop.workshop.text("parts")]);
 }
 
-/// What no part was read by: a task, the limits, the end of statistics.
+/// No part was read by them.
 #[test]
-fn parts_merge_by_a_schema_that_differs_in_what_a_merge_does() {
+fn tasks_and_limits_may_differ_from_those_of_the_parts() {
     let shop = Shop::new(40);
     shop.parts(3, "parts", &[]);
     let schema = SCHEMA
@@ -421,9 +421,8 @@ fn parts_merge_by_a_schema_that_differs_in_what_a_merge_does() {
     assert_same_folders(&shop.path("whole.db"), &shop.path("merged.db"));
 }
 
-/// However the path of a source is written, its files have the same names.
 #[test]
-fn parts_of_files_by_a_pattern_go_with_other_spellings_of_it() {
+fn another_spelling_of_a_pattern_names_the_same_files() {
     let shop = Shop::new(40);
     let users = SCHEMA.find("[[table]]\nname = \"orders\"").unwrap();
     fs::write(shop.path("schema.toml"), &SCHEMA[..users]).unwrap();

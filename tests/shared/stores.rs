@@ -56,15 +56,18 @@ pub(crate) fn prepared(
     threads: usize,
     memory: Option<u64>,
 ) -> Result<Report> {
-    let options = Options {
+    prepare(source, &database.schema, out, &options(threads, memory))
+}
+
+pub(crate) fn options(threads: usize, memory: Option<u64>) -> Options<'static> {
+    Options {
         embedder: &Plain,
         text_vectors: true,
         threads: Some(threads),
         memory,
         sql: None,
         progress: &Silent,
-    };
-    prepare(source, &database.schema, out, &options)
+    }
 }
 
 /// Prepares the store of `database` in a temporary folder.

@@ -1,11 +1,11 @@
 //! Parts of any database, cut anywhere, make the store of one process.
 
-use headwater::prepare::{Merge, Options, Part, PartOptions, merge, prepare_part};
+use headwater::prepare::{Merge, Part, PartOptions, merge, prepare_part};
 use headwater::progress::Silent;
 use proptest::prelude::*;
 
 use crate::same_bits::files;
-use crate::stores::Plain;
+use crate::stores::options;
 use crate::{folder, prepared, random};
 
 proptest! {
@@ -34,16 +34,8 @@ proptest! {
             prepare_part(&source, &database.schema, &parts, part, &options)
                 .unwrap_or_else(|e| panic!("{e}"));
         }
-        let options = Options {
-            embedder: &Plain,
-            text_vectors: true,
-            threads: Some(threads),
-            memory,
-            sql: None,
-            progress: &Silent,
-        };
         let to = Merge { parts: &parts, out: &out, replace: false };
-        merge(&source, &database.schema, &to, &options).unwrap_or_else(|e| panic!("{e}"));
+        merge(&source, &database.schema, &to, &options(threads, memory)).unwrap_or_else(|e| panic!("{e}"));
         prop_assert!(files(&whole) == files(&out), "the files differ");
     }
 }

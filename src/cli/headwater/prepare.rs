@@ -38,6 +38,9 @@ pub struct Hooks<'a> {
     pub interrupted: Option<&'a Interrupted<'a>>,
 }
 
+/// The length of a vector, unless another is asked for.
+const DIMENSION: u32 = 256;
+
 /// Makes a store from a source and its schema.
 ///
 /// The processes of a cluster can share the reading: N of them each run `prepare .. --part I/N --out FOLDER`,
@@ -269,7 +272,7 @@ fn embedder<'a>(
     args: &PrepareArgs,
     stopped: &'a (dyn Fn() -> bool + Sync),
 ) -> Result<Box<dyn Embedder + 'a>> {
-    let dimension = args.dimension.unwrap_or(256) as usize;
+    let dimension = args.dimension.unwrap_or(DIMENSION) as usize;
     match (args.embedder.as_deref().unwrap_or("hashing"), &args.model) {
         ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
         ("hashing", Some(_)) => {

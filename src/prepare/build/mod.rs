@@ -44,5 +44,5 @@ mod until;
 
 pub(super) use events::build_events;
 pub use parts::Part;
-pub(super) use parts::{PartHead, Parts, write_part};
+pub(super) use parts::{Origin, Parts, write_part};
 pub(super) use pipeline::Preparation;

@@ -108,7 +108,7 @@ impl fmt::Display for FileVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {} bytes, written {} UTC and {} ns, its ends of the digest {:.8}",
+            "{} of {} bytes, written {} UTC and {} ns, digest of its ends {:.8}",
             self.path.escape_debug(),
             self.length,
             time_text(self.written.div_euclid(1_000_000_000) * 1_000_000),

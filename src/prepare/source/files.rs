@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::blocks::{Blocks, FileVersion, InBlocks, folder_of};
-use super::parts::{FileBlock, Format, Parts};
+use super::table_files::{FileBlock, Format, TableFiles};
 use super::{Batches, Source, SourceColumn, SourceTable, positions};
 use crate::error::{Context, Error, Result};
 use crate::files::{found_at, is_folder};
@@ -16,7 +16,7 @@ pub(super) struct Files {
     description: String,
     /// The folder of the files.
     root: PathBuf,
-    tables: BTreeMap<String, Parts>,
+    tables: BTreeMap<String, TableFiles>,
 }
 
 impl Files {
@@ -67,7 +67,7 @@ impl Files {
         }
         let mut parts = table_files(&visible_entries(folder)?)?;
         parts.retain(|(_, part)| matches(name.as_bytes(), name_of(part)));
-        let parts = Parts::new(parts)?.ok_or_else(|| {
+        let parts = TableFiles::new(parts)?.ok_or_else(|| {
             Error::data(format!(
                 "no .csv, .csv.gz, .csv.zst, .parquet or .arrayrecord file has a name like {}; \
                  correct the pattern",
@@ -85,7 +85,7 @@ impl Files {
         positions(all, columns).context(|| format!("table {table:?} of {}", self.description))
     }
 
-    fn find(&self, table: &str) -> Result<&Parts> {
+    fn find(&self, table: &str) -> Result<&TableFiles> {
         self.tables.get(table).ok_or_else(|| {
             let names = self.tables.keys().map(String::as_str);
             let hint = did_you_mean(table, names);
@@ -108,7 +108,7 @@ impl Source for Files {
     }
 
     fn tables(&self) -> Result<Vec<SourceTable>> {
-        let table = |(name, file): (&String, &Parts)| {
+        let table = |(name, file): (&String, &TableFiles)| {
             let columns = file.columns()?;
             Ok(SourceTable { name: name.clone(), columns, key: vec![], references: vec![] })
         };
@@ -135,9 +135,15 @@ impl InBlocks for Files {
     }
 
     fn blocks(&self, table: &str) -> Result<Box<dyn Blocks + '_>> {
-        let parts = self.find(table)?;
-        let (columns, blocks) = (parts.columns()?, parts.blocks()?);
-        Ok(Box::new(TableBlocks { files: self, table: table.to_owned(), parts, columns, blocks }))
+        let table_files = self.find(table)?;
+        let (columns, blocks) = (table_files.columns()?, table_files.blocks()?);
+        Ok(Box::new(TableBlocks {
+            files: self,
+            table: table.to_owned(),
+            table_files,
+            columns,
+            blocks,
+        }))
     }
 }
 
@@ -145,7 +151,7 @@ impl InBlocks for Files {
 struct TableBlocks<'a> {
     files: &'a Files,
     table: String,
-    parts: &'a Parts,
+    table_files: &'a TableFiles,
     columns: Vec<SourceColumn>,
     blocks: Vec<FileBlock>,
 }
@@ -157,11 +163,11 @@ impl Blocks for TableBlocks<'_> {
 
     fn read(&self, block: usize, columns: &[String], _: u64) -> Result<Batches> {
         let indices = self.files.indices(&self.table, &self.columns, columns)?;
-        self.parts.read_block(&self.blocks[block], indices)
+        self.table_files.read_block(&self.blocks[block], indices)
     }
 
     fn rows_before(&self, block: usize) -> Result<u64> {
-        self.blocks[..block].iter().map(|block| self.parts.count_rows(block)).sum()
+        self.blocks[..block].iter().map(|block| self.table_files.count_rows(block)).sum()
     }
 }
 
@@ -222,9 +228,9 @@ fn table_files(entries: &[PathBuf]) -> Result<Vec<(Format, PathBuf)>> {
 }
 
 /// Returns the table in a file, by the file's ending.
-fn table_file(path: &Path) -> Result<Option<(String, Parts)>> {
+fn table_file(path: &Path) -> Result<Option<(String, TableFiles)>> {
     let Some((format, stem)) = Format::of(name_of(path)) else { return Ok(None) };
-    Ok(Some((table_name(path, stem)?, Parts::one(format, path.to_owned())?)))
+    Ok(Some((table_name(path, stem)?, TableFiles::one(format, path.to_owned())?)))
 }
 
 /// Returns the error about a folder without a table file.
@@ -253,7 +259,7 @@ fn no_table(path: &Path) -> Result<Error> {
 /// Returns the table whose parts lie in a folder; `None` if it has no table file.
 ///
 /// Names that begin with `_` are those of the program that wrote the folder (`_SUCCESS`).
-fn table_folder(path: &Path) -> Result<Option<(String, Parts)>> {
+fn table_folder(path: &Path) -> Result<Option<(String, TableFiles)>> {
     let mut entries = visible_entries(path)?;
     if let Some(log) = entries.iter().find(|entry| name_of(entry) == b"_delta_log") {
         return Err(Error::data(format!(
@@ -288,7 +294,7 @@ fn table_folder(path: &Path) -> Result<Option<(String, Parts)>> {
             )));
         }
     }
-    let Some(parts) = Parts::new(parts)? else { return Ok(None) };
+    let Some(parts) = TableFiles::new(parts)? else { return Ok(None) };
     let name = name_of(path);
     let name = Format::of(name).map_or(name, |(_, stem)| stem);
     Ok(Some((table_name(path, name)?, parts)))

@@ -10,9 +10,9 @@ mod csv;
 mod files;
 mod open;
 mod parquet;
-mod parts;
 mod selected;
 mod sqlite;
+mod table_files;
 pub(crate) mod typed;
 
 use std::collections::HashMap;

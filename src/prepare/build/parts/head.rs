@@ -1,7 +1,6 @@
 //! What a part tells of itself: of which preparation it is, and which rows it has.
 
 use serde::{Deserialize, Serialize};
-
 use serde_json::{Value, json};
 
 use super::part::Part;
@@ -16,7 +15,7 @@ const FORMAT: u32 = 1;
 /// The head of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::prepare) struct PartHead {
+pub(super) struct PartHead {
     /// The version of the bytes.
     pub format: u32,
     /// The version of headwater.
@@ -25,18 +24,26 @@ pub(in crate::prepare) struct PartHead {
     pub number: u32,
     /// The number of parts.
     pub count: u32,
-    /// What the reading takes of the schema: each table of the source, and by what its rows are looked up.
-    pub read: Vec<Value>,
-    /// The files of the tables.
-    pub files: Vec<FileVersion>,
+    /// Of what it is a part.
+    pub origin: Origin,
     /// The tables, in the schema's order.
     pub tables: Vec<TableHead>,
+}
+
+/// What all parts of a preparation are read from, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::prepare) struct Origin {
+    /// What the reading takes of the schema: each table of the source, and by what its rows are looked up.
+    pub schema: Vec<Value>,
+    /// The files of the tables.
+    pub files: Vec<FileVersion>,
 }
 
 /// What a part has of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::prepare) struct TableHead {
+pub(super) struct TableHead {
     /// The table's name in the schema.
     pub table: String,
     /// The number of blocks of the whole table.
@@ -64,33 +71,36 @@ pub(super) fn own_tables(schema: &Schema) -> impl Iterator<Item = (usize, &Table
     schema.tables.iter().enumerate().filter(|(_, table)| table.labels_of.is_none())
 }
 
-impl PartHead {
-    /// Returns the head of a part that has no rows yet. `schema` has the tables that tasks add, too.
+impl Origin {
+    /// Returns what the parts of a preparation are read from now. `schema` has the tables that tasks add, too.
     ///
     /// # Errors
     /// `InvalidArgument` when the source cannot be cut into blocks; those of the source.
-    pub(in crate::prepare) fn new(
-        source: &dyn Source,
-        schema: &Schema,
-        part: Part,
-    ) -> Result<Self> {
-        let read = own_tables(schema).map(|(_, table)| {
+    pub(in crate::prepare) fn new(source: &dyn Source, schema: &Schema) -> Result<Self> {
+        let tables = own_tables(schema).map(|(_, table)| {
             let mut read = serde_json::to_value(table)?;
             // A JSON object does not keep it.
             read["order of columns"] = json!(table.columns.keys().collect::<Vec<_>>());
             read["looked up by"] = json!(looked_up(schema, &table.name));
             Ok(read)
         });
-        let read = read.collect::<std::result::Result<_, serde_json::Error>>();
-        Ok(Self {
+        let tables = tables.collect::<std::result::Result<_, serde_json::Error>>();
+        let tables = tables.map_err(|e| Error::schema(e.to_string()))?;
+        Ok(Self { schema: tables, files: files(source, schema)? })
+    }
+}
+
+impl PartHead {
+    /// Returns the head of a part that has no rows yet.
+    pub(super) fn new(part: Part, origin: Origin) -> Self {
+        Self {
             format: FORMAT,
             headwater: env!("CARGO_PKG_VERSION").to_owned(),
             number: part.number(),
             count: part.count(),
-            read: read.map_err(|e| Error::schema(e.to_string()))?,
-            files: files(source, schema)?,
+            origin,
             tables: Vec::new(),
-        })
+        }
     }
 }
 
@@ -104,8 +114,8 @@ pub(super) fn files(source: &dyn Source, schema: &Schema) -> Result<Vec<FileVers
 pub(super) fn in_blocks(source: &dyn Source) -> Result<&dyn InBlocks> {
     source.in_blocks().ok_or_else(|| {
         Error::invalid(format!(
-            "expected files of tables or a SQLite file, which several processes can tell to be the same, \
-             found {}; export its tables to Parquet files first, or prepare without parts",
+            "expected files of tables or a SQLite file, found {}, which cannot be read in parts; export its \
+             tables to Parquet files first, or prepare without parts",
             source.describe()
         ))
     })

@@ -7,9 +7,9 @@
 //! has decoded, converted and digested a batch; all that follows is the same.
 //!
 //! A part is a `.bin` file (`container`) with two sections. `rows` has the batches, one after another, each an
-//! IPC stream of Arrow with one record batch, whose columns `batch` lists. `head` is the JSON of a [`PartHead`]: of
-//! which tables and files the part is, and how many rows and bytes each batch has. Only the version of headwater
-//! that wrote a part reads it.
+//! IPC stream of Arrow with one record batch, whose columns `batch` lists. `head` is the JSON of a `PartHead`:
+//! which tables and files the part is of, and how many rows and bytes each batch has. Only the version of
+//! headwater that wrote a part reads it.
 
 mod batch;
 mod head;
@@ -17,7 +17,7 @@ mod part;
 mod read;
 mod write;
 
-pub(in crate::prepare) use head::PartHead;
+pub(in crate::prepare) use head::Origin;
 pub use part::Part;
 pub(in crate::prepare) use read::Parts;
 pub(super) use read::{PartBatch, PartBatches};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::batch::decode;
-use super::head::{HeadVersion, PartHead, own_tables};
+use super::head::{HeadVersion, Origin, PartHead, own_tables};
 use super::part::{ENDING, Part};
 use crate::container::{COPY_AGAIN, Container, Section};
 use crate::error::{Error, ErrorKind, Result};
@@ -65,18 +65,19 @@ impl Parts {
     /// `Version` when another version of headwater wrote it.
     pub(in crate::prepare) fn open(
         folder: &Path,
-        expected: &PartHead,
+        expected: &Origin,
         schema: &Schema,
     ) -> Result<Self> {
         let mut found: Vec<(PartHead, Arc<PartFile>)> = Vec::new();
         let mut of_another = None;
         for path in paths(folder)? {
             let (mut head, file) = open_part(&path)?;
-            let checked = check_read(&head, expected).and_then(|()| check_files(&head, expected));
+            let checked = check_schema(&head.origin, expected)
+                .and_then(|()| check_files(&head.origin, expected));
             of_another =
                 of_another.or(checked.map_err(|error| error.context(path.display())).err());
-            // As long in every part.
-            (head.read, head.files) = (Vec::new(), Vec::new());
+            // Every part repeats it; memory need not hold it so often.
+            head.origin = Origin::default();
             found.push((head, file));
         }
         found.sort_by_key(|(head, _)| head.number);
@@ -302,15 +303,19 @@ fn check_numbers(folder: &Path, found: &[(PartHead, Arc<PartFile>)]) -> Result<(
 }
 
 /// Checks that a part was read by what the schema says about its tables; names the first field that differs.
-fn check_read(head: &PartHead, expected: &PartHead) -> Result<()> {
-    let names = |head: &PartHead| -> Vec<_> {
-        head.read.iter().map(|table| shown(table.get("name"))).collect()
+fn check_schema(then: &Origin, now: &Origin) -> Result<()> {
+    let names = |origin: &Origin| -> Vec<_> {
+        origin.schema.iter().map(|table| shown(table.get("name"))).collect()
     };
-    let (then, now) = (names(head), names(expected));
-    let difference = match then == now {
-        true => (head.read.iter().zip(&expected.read).zip(&now))
+    let (names_then, names_now) = (names(then), names(now));
+    let difference = match names_then == names_now {
+        true => (then.schema.iter().zip(&now.schema).zip(&names_now))
             .find_map(|((then, now), name)| difference(&format!("table {name}"), then, now)),
-        false => Some(format!("its tables are {}, and now {}", then.join(", "), now.join(", "))),
+        false => Some(format!(
+            "its tables are {}, and now {}",
+            names_then.join(", "),
+            names_now.join(", ")
+        )),
     };
     let Some(difference) = difference else { return Ok(()) };
     Err(Error::data(format!(
@@ -342,9 +347,9 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// Checks that a part was read from the files as they are now.
-fn check_files(head: &PartHead, expected: &PartHead) -> Result<()> {
-    let now: BTreeMap<&str, _> = expected.files.iter().map(|file| (&*file.path, file)).collect();
-    let then: BTreeMap<&str, _> = head.files.iter().map(|file| (&*file.path, file)).collect();
+fn check_files(then: &Origin, now: &Origin) -> Result<()> {
+    let now: BTreeMap<&str, _> = now.files.iter().map(|file| (&*file.path, file)).collect();
+    let then: BTreeMap<&str, _> = then.files.iter().map(|file| (&*file.path, file)).collect();
     let mut paths = now.keys().chain(then.keys());
     let Some(path) = paths.find(|path| now.get(*path) != then.get(*path)) else { return Ok(()) };
     let shown = |file: Option<&&FileVersion>| {
@@ -362,7 +367,7 @@ fn check_files(head: &PartHead, expected: &PartHead) -> Result<()> {
 mod tests {
     use std::path::Path;
 
-    use super::{PartHead, Parts};
+    use super::{Origin, Parts};
     use crate::container::{Container, ContainerWriter};
     use crate::error::Result;
     use crate::prepare::build::table_columns::TableColumns;
@@ -419,7 +424,7 @@ mod tests {
             file.section("rows", rows).unwrap();
             file.section("head", head.as_bytes()).unwrap();
             file.finish().unwrap();
-            let expected = PartHead::new(&*self.source, &self.schema, Part::new(1, 1)?)?;
+            let expected = Origin::new(&*self.source, &self.schema)?;
             let parts = Parts::open(folder, &expected, &self.schema)?;
             let key = vec!["id".to_owned()];
             let reading = TableColumns::of(&self.schema.tables[0], &[key])?.reading();

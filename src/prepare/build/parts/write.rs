@@ -5,7 +5,7 @@ use std::path::Path;
 use arrow_array::{Array, RecordBatch, StringViewArray};
 
 use super::batch::encode;
-use super::head::{PartHead, TableHead, files, in_blocks, own_tables};
+use super::head::{Origin, PartHead, TableHead, files, in_blocks, own_tables};
 use super::part::Part;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
@@ -26,15 +26,16 @@ const TEXT_BYTES: usize = 64 << 20;
 
 /// Reads the rows of a part from the source, and writes them to the file `name` in `folder`.
 ///
-/// `schema` has the tables that tasks add, `head` the schema as it was given.
+/// `schema` has the tables that tasks add.
 pub(in crate::prepare) fn write_part(
     source: &dyn Source,
     schema: &Schema,
-    (part, mut head): (Part, PartHead),
+    (part, origin): (Part, Origin),
     (folder, name): (&Path, &str),
     progress: &dyn Progress,
 ) -> Result<PartReport> {
     let in_blocks = in_blocks(source)?;
+    let mut head = PartHead::new(part, origin);
     let mut file = ContainerWriter::create(folder, name)?;
     file.begin("rows")?;
     let mut report = PartReport { part, row_count: 0, block_count: 0, part_bytes: 0 };
@@ -58,7 +59,7 @@ pub(in crate::prepare) fn write_part(
         head.tables.push(table);
     }
     // What was read is of the versions that the head names.
-    if files(source, schema)? != head.files {
+    if files(source, schema)? != head.origin.files {
         return Err(Error::data(format!(
             "{}: a file changed while it was read; wait until its writer has ended, and make part {part} again",
             source.describe()

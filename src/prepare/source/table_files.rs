@@ -56,7 +56,7 @@ impl fmt::Display for Format {
 /// The files of one table, at least one, in the order of their rows.
 ///
 /// They are read more than once, so each must stay as it was when the source was opened.
-pub(super) struct Parts {
+pub(super) struct TableFiles {
     format: Format,
     files: Vec<(PathBuf, Stamp)>,
 }
@@ -71,7 +71,7 @@ pub(super) struct FileBlock {
     rows: Option<u64>,
 }
 
-impl Parts {
+impl TableFiles {
     /// Returns the table in one file.
     ///
     /// # Errors
