@@ -3,14 +3,20 @@
     python benches/sparse.py [--work FOLDER] [--record FILE]
 
 Customers have none to three orders, and these one or two lines; no row is shared, so that a context
-ends after a few rows, where one of TPC-H fills every sequence. For sequences of several lengths it
-tells what a batch costs on one core, what share of its cells is padding, and its bytes: what is
-left to gain by sequences of several lengths.
+ends after a few rows, where one of TPC-H fills every sequence. For sequences of several lengths,
+and for 1,024 cells with shorter ones to choose from (`sequence_buckets`), it tells what a batch
+costs on one core, what share of its cells is padding, and its bytes. Then it trains `confluence` on
+sequences of 256 cells, with and without shorter ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +26,8 @@ import sampler
 
 CUSTOMERS = 200_000
 LENGTHS = (1024, 512, 256, 128)
+BUCKETS = (512, 256, 128, 64, 32)
+TRAINED_LENGTH = 256
 FORMS = {"full": [], "compact_texts_global": ["--compact", "--texts", "global"]}
 SCHEMA = """
 database = "sparse"
@@ -120,6 +128,31 @@ def made_store(work: Path) -> Path:
     return store
 
 
+def trained(store: Path, work: Path, buckets: list[int]) -> dict[str, float]:
+    """Returns what a step of training costs after the first ones, which compile it."""
+    out = work / "sparse-run"
+    shutil.rmtree(out, ignore_errors=True)
+    settings = [
+        f"data.stores=['{store}']", f"data.sequence_length={TRAINED_LENGTH}",
+        f"data.sequence_buckets={buckets}", "optimizer.steps=60", "run.log_every=20",
+        "run.evaluate_every=0", "run.boosting=false", "run.checkpoint_every=60",
+        "run.evaluate_batches=1", "run.threads=1",
+        # A run scores all seeds of test at its end.
+        "data.split_ratios=[0.98, 0.01, 0.01]",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "confluence.cli", "train", "--config", "cpu-small"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    speeds = [line["speed"] for line in lines if "speed" in line][1:]
+    mean = {
+        name: statistics.mean(speed[name] for speed in speeds)
+        for name in ("step_cpu_seconds", "step_seconds", "padding")
+    }
+    losses = [line["loss"] for line in lines if "loss" in line]
+    return mean | {"last_loss": losses[-1], "compiled_steps": speeds[-1]["compiled_steps"]}
+
+
 def main() -> None:
     """Measures, prints and records."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -133,23 +166,31 @@ def main() -> None:
     )
     store = made_store(args.work)
 
-    def measured(form: str, length: int) -> dict[str, float]:
+    def measured(form: str, length: int, *more: str) -> dict[str, float]:
         command = [sampler.HEADWATER, "bench", str(store), "--threads", "1", *FORMS[form]]
-        command += ["--batches", str(args.batches), "--sequence-length", str(length)]
+        command += ["--batches", str(args.batches), "--sequence-length", str(length), *more]
         found = sampler.last_line(command, sampler.ONE_CORE)
         names = ("cpu_ms_per_batch", "padding_share", "rows_per_sequence", "bytes_per_batch")
         return {name: found[name] for name in names}
 
+    buckets = ["--sequence-buckets", ",".join(map(str, BUCKETS))]
+    kinds = {str(length): (length,) for length in LENGTHS}
+    kinds["1024, shorter where it fits"] = (1024, *buckets)
     rounds = [
-        {form: {length: measured(form, length) for length in LENGTHS} for form in FORMS}
+        {form: {kind: measured(form, *of) for kind, of in kinds.items()} for form in FORMS}
         for _ in range(args.rounds)
     ]
     record |= {
-        form: {
-            str(length): sampler.medians([one[form][length] for one in rounds])
-            for length in LENGTHS
-        }
+        form: {kind: sampler.medians([one[form][kind] for one in rounds]) for kind in kinds}
         for form in FORMS
+    }
+    shorter = [length for length in BUCKETS if length < TRAINED_LENGTH]
+    runs = [
+        {kind: trained(store, args.work, of) for kind, of in (("one", []), ("shorter", shorter))}
+        for _ in range(args.rounds)
+    ]
+    record["confluence, cpu-small, S=256"] = {
+        kind: sampler.medians([one[kind] for one in runs]) for kind in runs[0]
     }
     prepare.publish(record, args.record)
 

@@ -73,15 +73,17 @@ fn walk_of(
 }
 
 fn texts_of(texts: Argument<'_, '_>, buckets: Argument<'_, '_>) -> PyResult<Texts> {
-    let unused = Argument(buckets.0, buckets.1);
+    if texts.one_of(&[("batch", true), ("global", false)])? {
+        return Ok(Texts::Batch(buckets_of(buckets)?));
+    }
+    buckets.unused_by("texts \"global\"")?;
+    Ok(Texts::Global)
+}
+
+fn buckets_of(buckets: Argument<'_, '_>) -> PyResult<Vec<u32>> {
     let given: Option<Vec<Whole>> = buckets.get_as("a list of whole numbers or None")?;
     let given = given.unwrap_or_default().into_iter();
-    let buckets = given.map(|Whole(number)| in_range(buckets.0, number));
-    if texts.one_of(&[("batch", true), ("global", false)])? {
-        return Ok(Texts::Batch(buckets.collect::<Result<_>>()?));
-    }
-    unused.unused_by("texts \"global\"")?;
-    Ok(Texts::Global)
+    Ok(given.map(|Whole(number)| in_range(buckets.0, number)).collect::<Result<_>>()?)
 }
 
 fn masks_of(
@@ -156,7 +158,7 @@ fn staleness(days: u32) -> Result<i64> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, pools, task_weights, require_label, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, mask_share, mask_most, mask_texts, aliases))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, sequence_buckets, bfs_child_width, max_rows, tasks, pools, task_weights, require_label, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, mask_share, mask_most, mask_texts, aliases))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -169,6 +171,7 @@ impl SamplerCore {
         num_prefetch: &Bound<'_, PyAny>,
         default_batch_size: &Bound<'_, PyAny>,
         default_sequence_length: &Bound<'_, PyAny>,
+        sequence_buckets: &Bound<'_, PyAny>,
         bfs_child_width: &Bound<'_, PyAny>,
         max_rows: &Bound<'_, PyAny>,
         tasks: &Bound<'_, PyAny>,
@@ -236,6 +239,7 @@ impl SamplerCore {
             shape: Shape {
                 batch_size: Argument("default_batch_size", default_batch_size).number()?,
                 sequence_length,
+                sequence_buckets: buckets_of(Argument("sequence_buckets", sequence_buckets))?,
                 max_rows: Argument("max_rows", max_rows).number()?,
                 compact: Argument("compact", compact).flag()?,
                 permutations: Argument("permutations", permutations).flag()?,

@@ -81,6 +81,9 @@ class Data:
     batch_size: int = 32
     # The cells of a context, with padding.
     sequence_length: int = 1024
+    # Lengths below sequence_length: a microbatch (or the whole batch, without microbatches) is
+    # padded to the least that holds its contexts. The step is compiled once for each.
+    sequence_buckets: tuple[int, ...] = ()
     # The most rows of a context.
     max_rows: int = 208
     # With walk = "priority": the most children that one row brings in through one relation.
@@ -640,6 +643,12 @@ def _check(config: Config) -> None:
     for table, time in data.pools.items():
         _check_time(f"data.pools[{table!r}]", time, "is the own time of each row")
     _check_masks(config)
+    for length in data.sequence_buckets:
+        if not 1 <= length <= data.sequence_length:
+            raise ConfigError(
+                f"expected lengths of 1 to data.sequence_length = {data.sequence_length} in "
+                f"data.sequence_buckets, found {length}; leave it out"
+            )
     if data.task_weights and len(data.task_weights) != len(data.tasks) + len(data.pools):
         raise ConfigError(
             "expected one number in data.task_weights per task in data.tasks, and then per pool in "

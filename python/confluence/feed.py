@@ -182,8 +182,14 @@ _OF_WALK = {
 
 
 def check_processes(settings: config.Config, count: int) -> None:
-    """Raises ConfigError if there are more processes than microbatches."""
+    """Raises ConfigError if the processes cannot share a batch as the settings want it."""
     microbatches = config.microbatches(settings)
+    if count > 1 and settings.data.sequence_buckets and not microbatches:
+        raise config.ConfigError(
+            "expected no data.sequence_buckets with optimizer.microbatches = 0 and "
+            f"{count} processes, whose parts of a batch must have one length, found "
+            f"{list(settings.data.sequence_buckets)}; leave them out, or train in microbatches"
+        )
     if 0 < microbatches < count:
         raise config.ConfigError(
             f"expected at most {microbatches} processes, one for each of optimizer.microbatches, "
@@ -228,6 +234,7 @@ def open_sampler(
             f"{data.batch_size} and {processes.count}"
         )
     batch_size = data.batch_size // processes.count
+    lengths = {*data.sequence_buckets, data.sequence_length}
     arguments: dict[str, Any] = {
         **{name: getattr(data, name) for name in _SAME_NAME},
         **{
@@ -238,14 +245,17 @@ def open_sampler(
         "rank": processes.rank,
         "world_size": processes.count,
         "default_batch_size": batch_size,
+        "sequence_buckets": list(data.sequence_buckets) or None,
         "tasks": list(data.tasks) or None,
         "task_weights": list(data.task_weights) or None,
         "pools": {table: time or None for table, time in data.pools.items()},
         # Without masks, the sampler takes no other setting of them.
         "mask_most": data.mask_most or None,
         "mask_texts": data.mask_texts if data.mask_share else None,
-        # A single shape, so that the step is compiled once.
-        "text_buckets": [batch_size * data.sequence_length] if data.texts == "batch" else None,
+        # Few shapes, because the step is compiled for each.
+        "text_buckets": (
+            [batch_size * length for length in lengths] if data.texts == "batch" else None
+        ),
         "num_prefetch": run.prefetch,
         "num_threads": run.threads or None,
         "compact": True,

@@ -72,7 +72,7 @@ def read(
         config.without_masks(settings.data), dataclasses.replace(settings.run, prefetch=0),
         Processes(), tasks=[task.name], task_weights=None,
         aggregates="near" if with_cells else "none",
-        default_batch_size=1024, default_sequence_length=longest, max_rows=1,
+        default_batch_size=1024, default_sequence_length=longest, sequence_buckets=None, max_rows=1,
         texts="global", text_buckets=None,
     ) as sampler:  # fmt: skip
         for batch in sampler.evaluate(split):

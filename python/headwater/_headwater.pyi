@@ -295,6 +295,7 @@ class SamplerCore:
         num_prefetch: int,
         default_batch_size: int,
         default_sequence_length: int,
+        sequence_buckets: Sequence[int] | None,
         bfs_child_width: int | None,
         max_rows: int,
         tasks: Sequence[str] | None,

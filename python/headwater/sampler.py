@@ -47,6 +47,9 @@ class Sampler(Streams):
         default_batch_size: B, the number of sequences in this rank's batch. A resumed run may have
             another.
         default_sequence_length: S, the number of cells in a sequence.
+        sequence_buckets: Lengths below S. A batch is padded to the least of them, or S, that holds
+            its longest sequence, so that short contexts cost little on the device. Ranks may get
+            different ones in a step. Default: none, every batch has S cells.
         bfs_child_width: The most children that a row brings in through one relation, for walk
             "priority"; default: 16.
         max_rows: R, the most rows of a context.
@@ -120,6 +123,7 @@ class Sampler(Streams):
         num_prefetch: int = 3,
         default_batch_size: int = 32,
         default_sequence_length: int = 1024,
+        sequence_buckets: Sequence[int] | None = None,
         bfs_child_width: int | None = None,
         max_rows: int = 208,
         tasks: Sequence[str] | None = None,
@@ -154,6 +158,7 @@ class Sampler(Streams):
             "num_prefetch": num_prefetch,
             "default_batch_size": default_batch_size,
             "default_sequence_length": default_sequence_length,
+            "sequence_buckets": sequence_buckets,
             "bfs_child_width": bfs_child_width,
             "max_rows": max_rows,
             "tasks": _names("tasks", "task", tasks),

@@ -41,7 +41,8 @@ pub(super) struct Engine {
     pub tasks: Vec<Task>,
     pub settings: Settings,
     bounds: Bounds,
-    tensors: Arc<Tensors>,
+    /// The layouts of batches by the length of their sequences, ascending.
+    layouts: Vec<(u32, Arc<Tensors>)>,
     text_buckets: Vec<u32>,
     pub threads: rayon::ThreadPool,
     buffers: Arc<Pool>,
@@ -88,7 +89,12 @@ impl Engine {
                 rows_max: shape.max_rows as usize,
                 aggregates: settings.aggregates,
             },
-            tensors: Arc::new(Tensors::new(shape, settings.masks, references_max)),
+            layouts: (shape.sequence_lengths().into_iter())
+                .map(|length| {
+                    let tensors = Tensors::new(shape, length, settings.masks, references_max);
+                    (length, Arc::new(tensors))
+                })
+                .collect(),
             text_buckets,
             threads: threads_for(&databases, threads)?,
             buffers: Arc::default(),
@@ -104,28 +110,38 @@ impl Engine {
     ///
     /// # Determinism
     /// A sequence depends on its source, the databases and the settings, not on other sequences.
-    /// Only the texts are numbered in the order of the sequences.
+    /// Only the texts are numbered in the order of the sequences, and the longest sequence decides how
+    /// many cells of padding follow the others.
     pub(super) fn make(&self, task: usize, sources: &[SequenceSource]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
         database.store.begin_batch();
-        let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
+        let (_, whole) = self.layouts.last().expect("there is a layout of whole sequences");
+        let slab = self.buffers.take(whole.bytes, whole.bytes);
         let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
-        let settings = &self.settings;
-        let mut places = sequences(&self.tensors, slab.used_mut(), settings, task.heading);
+        let mut places = sequences(whole, slab.used_mut(), &self.settings, task.heading);
+        let mut longest = 0;
         for sources in sources.chunks(SEQUENCES_AT_A_TIME) {
             let places: Vec<_> = places.by_ref().take(sources.len()).collect();
-            self.threads.install(|| {
-                (places.into_par_iter().zip(sources)).try_for_each(|(place, &source)| {
-                    let mut scratch = self.take_scratch();
-                    let made = self.make_sequence(task, source, place, &mut scratch);
-                    lock(&self.scratch).push(scratch);
-                    made
-                })
-            })?;
+            let lengths = self.threads.install(|| {
+                (places.into_par_iter().zip(sources))
+                    .map(|(place, &source)| {
+                        let mut scratch = self.take_scratch();
+                        let made = self.make_sequence(task, source, place, &mut scratch);
+                        lock(&self.scratch).push(scratch);
+                        made
+                    })
+                    .try_reduce(|| 0, |one, other| Ok(one.max(other)))
+            });
+            longest = longest.max(lengths?);
         }
         drop(places);
-        let texts = self.tensors.all.iter().find(|tensor| tensor.name == "text_embed_ids");
+        let mut fitting = self.layouts.iter().filter(|(length, _)| *length as usize >= longest);
+        let (_, tensors) = fitting.next().expect("no sequence is longer than the longest layout");
+        if !Arc::ptr_eq(tensors, whole) {
+            whole.shorten(tensors, slab.used_mut());
+        }
+        let texts = tensors.all.iter().find(|tensor| tensor.name == "text_embed_ids");
         let texts = texts.expect("every batch has texts");
         let bytes = &mut slab.used_mut()[texts.offset..][..texts.bytes()];
         let cells: &mut [u32] = bytemuck::cast_slice_mut(bytes);
@@ -146,7 +162,7 @@ impl Engine {
                 Some((vectors, Batch::text_tensor(count, dimension)))
             }
         };
-        Ok(Batch { slab, tensors: Arc::clone(&self.tensors), texts: vectors })
+        Ok(Batch { slab, tensors: Arc::clone(tensors), texts: vectors })
     }
 
     pub(super) fn take_scratch(&self) -> Scratch {
@@ -160,16 +176,17 @@ impl Engine {
         })
     }
 
+    /// Makes a sequence in its place; returns the number of its cells.
     fn make_sequence(
         &self,
         task: &Task,
         source: SequenceSource,
         place: Sequence<'_>,
         scratch: &mut Scratch,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         if source == SequenceSource::Filler {
             place.fill();
-            return Ok(());
+            return Ok(0);
         }
         let (Seed { target, .. }, observation) = self.collect(task, source, scratch)?;
         let database = &self.databases[task.database];

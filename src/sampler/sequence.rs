@@ -241,8 +241,8 @@ impl Sequence<'_> {
         }
     }
 
-    /// Writes the context that `walker` has collected at an observation. The seed row hides some
-    /// columns; `keep_future` keeps timestamp cells that lie after the observation.
+    /// Writes the context that `walker` has collected at an observation; returns the number of its cells.
+    /// The seed row hides some columns; `keep_future` keeps timestamp cells that lie after the observation.
     pub(super) fn write(
         mut self,
         database: &Database,
@@ -251,7 +251,7 @@ impl Sequence<'_> {
         (observation, keep_future): (Observation, bool),
         masked: Option<(Masks, Stream)>,
         orders: &mut Orders,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         self.clear();
         let obs_time = observation.sees_until;
         let sees = Sees { until: obs_time, later_times: keep_future };
@@ -318,7 +318,7 @@ impl Sequence<'_> {
         *self.obs_time = observation.at;
         *self.seed_row = visits[0].row;
         *self.num_rows = visits.len() as i32;
-        Ok(())
+        Ok(length)
     }
 
     /// Zeroes all tensors that `write` may leave in part unwritten.

@@ -57,8 +57,11 @@ pub enum RowOrder {
 pub struct Shape {
     /// B, the sequences of one rank's batch.
     pub batch_size: u32,
-    /// S, the cells of a sequence.
+    /// S, the most cells of a sequence.
     pub sequence_length: u32,
+    /// Lengths below S. A batch is padded to the least of them, or S, that holds its longest sequence
+    /// (default: none, so that all batches have one shape).
+    pub sequence_buckets: Vec<u32>,
     /// R, the most rows of a context.
     pub max_rows: u32,
     /// Whether times and links come in the compact form, which the device expands.
@@ -178,12 +181,24 @@ impl Default for Settings {
             shape: Shape {
                 batch_size: 32,
                 sequence_length: 1024,
+                sequence_buckets: Vec::new(),
                 max_rows: 208,
                 compact: false,
                 permutations: false,
                 texts: Texts::Batch(Vec::new()),
             },
         }
+    }
+}
+
+impl Shape {
+    /// Returns the lengths that sequences are padded to, ascending; S is the last.
+    pub(super) fn sequence_lengths(&self) -> Vec<u32> {
+        let mut lengths = self.sequence_buckets.clone();
+        lengths.push(self.sequence_length);
+        lengths.sort_unstable();
+        lengths.dedup();
+        lengths
     }
 }
 
@@ -201,6 +216,13 @@ impl Settings {
                      numbered in 16 bits"
                 )));
             }
+        }
+        let mut buckets = self.shape.sequence_buckets.iter();
+        if let Some(bucket) = buckets.find(|bucket| !(1..=sequence_length).contains(*bucket)) {
+            return Err(Error::invalid(format!(
+                "sequence_buckets: expected lengths of 1 to {sequence_length}, the sequence length, found \
+                 {bucket}; leave it out"
+            )));
         }
         if let Some(time) = self.visible_until.filter(|&time| !is_time(time)) {
             return Err(Error::invalid(format!(

@@ -13,7 +13,7 @@ use crate::tensor::{Dtype, Tensor};
 /// The orders of the cells of a sequence: by column, by outgoing and by incoming links.
 pub(super) const PERMUTATIONS: [&str; 3] = ["col_perm", "out_perm", "in_perm"];
 
-/// The layout of all tensors whose size does not depend on the batch's content.
+/// The layout of all tensors but the texts' vectors, for sequences padded to one length.
 #[derive(Clone, Debug)]
 pub(super) struct Tensors {
     pub all: Vec<Tensor>,
@@ -22,11 +22,15 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// Returns the tensors of batches of a shape, for databases whose tables have at most
-    /// `references_max` references.
-    pub(super) fn new(shape: &Shape, masks: Option<Masks>, references_max: usize) -> Self {
-        let [b, s, r] =
-            [shape.batch_size, shape.sequence_length, shape.max_rows].map(|n| n as usize);
+    /// Returns the tensors of batches of a shape whose sequences are padded to `length` cells, for
+    /// databases whose tables have at most `references_max` references.
+    pub(super) fn new(
+        shape: &Shape,
+        length: u32,
+        masks: Option<Masks>,
+        references_max: usize,
+    ) -> Self {
+        let [b, s, r] = [shape.batch_size, length, shape.max_rows].map(|n| n as usize);
         let mut tensors = Self { all: Vec::new(), bytes: 0 };
         tensors.add("semantic_types", Dtype::Int8, vec![b, s]);
         tensors.add("column_ids", Dtype::Int32, vec![b, s]);
@@ -78,6 +82,20 @@ impl Tensors {
         let tensor = Tensor { name, dtype, shape, offset: self.bytes };
         self.bytes += tensor.bytes().next_multiple_of(ALIGNMENT);
         self.all.push(tensor);
+    }
+
+    /// Moves the tensors of a batch in `buffer` to the places of `shorter`, whose sequences have fewer
+    /// cells of padding.
+    pub(super) fn shorten(&self, shorter: &Self, buffer: &mut [u8]) {
+        // Nothing moves up, so that what is moved in order never covers what is not yet moved.
+        for (from, to) in self.all.iter().zip(&shorter.all) {
+            let count = from.shape[0];
+            let [old, new] = [from, to].map(|tensor| tensor.bytes() / count);
+            for sequence in 0..count {
+                let start = from.offset + sequence * old;
+                buffer.copy_within(start..start + new, to.offset + sequence * new);
+            }
+        }
     }
 
     /// Returns the tensors of a batch in `buffer`, to be taken in order.

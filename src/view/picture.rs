@@ -32,6 +32,7 @@ impl ContextPicture {
         // and the store may have none.
         let shape = Shape {
             batch_size: 1,
+            sequence_buckets: Vec::new(),
             compact: false,
             permutations: true,
             texts: Texts::Global,

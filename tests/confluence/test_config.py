@@ -314,6 +314,7 @@ OTHER_DATA = {
     "task_weights": {"task_weights": (1.0, 2.0)},
     "batch_size": {"batch_size": 4},
     "sequence_length": {"sequence_length": 41},
+    "sequence_buckets": {"walk": "breadth", "max_hops": 1, "budget": 1, "sequence_buckets": (30,)},
     "max_rows": {"max_rows": 13},
     "child_width": {"child_width": 4},
     "child_widths": {"child_widths": {"orders.customer_id": 1}},
@@ -354,14 +355,14 @@ def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
             return headwater.Cursor.decode(sampler.cursor()).fingerprint, form
 
     # What a setting is compared with, if it needs another one.
-    needs = {"max_hops": breadth, "budget": breadth, "pools": masks, "mask_most": masks,
-             "mask_texts": masks}  # fmt: skip
+    needs = {"max_hops": breadth, "budget": breadth, "sequence_buckets": breadth, "pools": masks,
+             "mask_most": masks, "mask_texts": masks}  # fmt: skip
     plans = {data: sampled(of) for data, of in enumerate((base, breadth, masks))}
     for name, changes in others.items():
         is_breadth = changes.get("walk") == "breadth"
         fingerprint, form = sampled(dataclasses.replace(breadth if is_breadth else base, **changes))
         plain, usual = plans[(base, breadth, masks).index(needs.get(name, base))]
-        if name in ("batch_size", "texts"):
+        if name in ("batch_size", "sequence_buckets", "texts"):
             assert form != usual, name
         else:
             assert fingerprint != plain, name
@@ -390,6 +391,7 @@ mask_most = 0
 mask_texts = true
 batch_size = 32
 sequence_length = 1024
+sequence_buckets = []
 max_rows = 208
 child_width = 16
 child_widths = {  }

@@ -1,6 +1,7 @@
 """Elastic training: a run has the same bits on any number of processes, killed and gone on."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -174,6 +175,42 @@ def test_p9_structured_attention_in_bfloat16_with_masked_cells(small, tmp_path):
     assert records(tmp_path / "2") == records(tmp_path / "1")
     assert results(tmp_path / "2") == results(tmp_path / "1")
     assert any("masked" in line for line in records(tmp_path / "1"))
+
+
+# Contexts of one row and its neighbours, which differ in length.
+NEAR = ["data.walk=breadth", "data.max_hops=1", "data.budget=2", "data.child_width=16"]
+
+
+def test_p9_microbatches_of_several_lengths(small, tmp_path):
+    near = [*small, *NEAR, "optimizer.steps=3", "run.evaluate_every=3", "run.log_every=3"]
+    lengths = "data.sequence_buckets=[24]"
+    train_on(1, near, tmp_path / "padded")
+    train_on(1, [*near, lengths], tmp_path / "1")
+    train_on(2, [*near, lengths], tmp_path / "2")
+    assert records(tmp_path / "2") == records(tmp_path / "1")
+    assert results(tmp_path / "2") == results(tmp_path / "1")
+    # The same contexts with less padding: the losses differ by rounding alone.
+    ours, theirs = records(tmp_path / "1"), records(tmp_path / "padded")
+    assert [line["loss"] for line in ours] == pytest.approx(
+        [line["loss"] for line in theirs], rel=1e-3
+    )
+    speeds = {}
+    for name in ("1", "padded"):
+        lines = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+        speeds[name] = [line["speed"] for line in lines if "speed" in line]
+    assert speeds["1"][-1]["compiled_steps"] == 2
+    assert speeds["padded"][-1]["compiled_steps"] == 1
+    for short, padded in zip(speeds["1"], speeds["padded"], strict=True):
+        assert short["padding"] < padded["padding"]
+
+
+def test_processes_that_share_a_whole_batch_have_one_length(tiny_config):
+    settings = config.changed(
+        tiny_config, ["optimizer.microbatches=0", "data.sequence_buckets=[8, 12]"]
+    )
+    feed.check_processes(settings, 1)
+    with pytest.raises(ConfigError, match=r"no data\.sequence_buckets .* found \[8, 12\]; leave"):
+        feed.check_processes(settings, 2)
 
 
 def test_p9_of_several_devices_in_a_process_one_is_used(alone, small, tmp_path):

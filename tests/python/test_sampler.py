@@ -203,6 +203,8 @@ def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
         ({"walk": "breadth", "neighbor_budget": True}, "budget: expected a whole number or None"),
         ({"max_rows": np.True_}, "max_rows: expected a whole number, found (np.)?True"),
         ({"text_buckets": [True]}, r"text_buckets: expected a list of whole .*, found \[True\]$"),
+        ({"sequence_buckets": [True]}, r"sequence_buckets: expected a list .*, found \[True\]$"),
+        ({"sequence_buckets": [2000]}, "sequence_buckets: expected lengths of 1 to .*, found 2000"),
         ({"child_widths": {"orders.customer_id": True}}, "child_widths: expected .*: True}$"),
         ({"split_ratios": (True, 0, 0)}, r"split_ratios: expected three .*, found \(True, 0, 0\)$"),
         ({"split_ratios": (0.5, 0.5)}, r"split_ratios: expected three .*, found \(0\.5, 0\.5\)$"),

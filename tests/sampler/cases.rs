@@ -140,6 +140,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
         |(batch_size, sequence_length, max_rows, compact)| Shape {
             batch_size,
             sequence_length,
+            sequence_buckets: vec![],
             max_rows,
             compact,
             permutations: true,

@@ -17,6 +17,7 @@ mod history;
 mod known;
 mod labels;
 mod leak;
+mod lengths;
 mod masks;
 mod passes;
 mod perturbed;
@@ -117,6 +118,7 @@ fn small(seed: u64) -> Settings {
         shape: Shape {
             batch_size: one_of(&[1, 2, 3, 5]),
             sequence_length: one_of(&[16, 25, 40, 100]),
+            sequence_buckets: Vec::new(),
             max_rows: one_of(&[1, 2, 4, 7, 30]),
             compact: false,
             permutations: true,

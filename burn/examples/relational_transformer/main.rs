@@ -64,6 +64,7 @@ fn settings(seed: u64) -> Settings {
             batch_size: 8,
             // No context of this walk has more.
             sequence_length: 48,
+            sequence_buckets: Vec::new(),
             max_rows: 16,
             compact: false,
             permutations: false,

@@ -46,6 +46,7 @@ prop_compose! {
             shape: Shape {
                 batch_size,
                 sequence_length,
+                sequence_buckets: Vec::new(),
                 max_rows,
                 compact: false,
                 permutations: false,

@@ -67,6 +67,7 @@ pub(crate) fn settings() -> Settings {
         shape: Shape {
             batch_size: 4,
             sequence_length: 64,
+            sequence_buckets: Vec::new(),
             max_rows: 24,
             compact: false,
             permutations: false,

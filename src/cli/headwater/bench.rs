@@ -47,6 +47,9 @@ pub(super) struct BenchArgs {
         EventSettings::default().sequence_length
     ))]
     sequence_length: Option<u32>,
+    /// Lengths below S: a batch is padded to the least of them, or S, that holds its longest sequence.
+    #[arg(long, value_name = "S,..", value_delimiter = ',')]
+    sequence_buckets: Vec<u32>,
     #[arg(long, value_name = "R", help = format!(
         "The most rows of a context [default: {}]",
         Settings::default().shape.max_rows
@@ -137,11 +140,12 @@ impl BenchArgs {
             batch.tensors().for_each(|(_, bytes)| _ = hasher.update(bytes));
             Ok(())
         })?;
-        let (mut bytes, mut rows, mut padding) = (0, 0, 0);
+        let (mut bytes, mut rows, mut cells, mut padding) = (0, 0, 0, 0);
         let cost = self.measured(hooks, || {
             let (batch, _) = sampler.next(Split::Train)?;
             bytes += batch.bytes() as u64;
             rows += sum(&batch, "num_rows", |&n: &i32| n as u64);
+            cells += sum(&batch, "is_padding", |_: &u8| 1);
             padding += sum(&batch, "is_padding", |&n: &u8| u64::from(n));
             Ok(())
         })?;
@@ -156,7 +160,7 @@ impl BenchArgs {
             sequences_per_s: cost.batches_per_s * f64::from(shape.batch_size),
             bytes_per_batch: bytes / self.batches,
             rows_per_sequence: rows as f64 / sequences,
-            padding_share: padding as f64 / (sequences * f64::from(shape.sequence_length)),
+            padding_share: padding as f64 / cells as f64,
             digest,
         })
     }
@@ -210,6 +214,7 @@ impl BenchArgs {
     fn check_options_of_events(&self) -> Result<()> {
         let given = [
             ("--tasks", !self.tasks.is_empty()),
+            ("--sequence-buckets", !self.sequence_buckets.is_empty()),
             ("--max-rows", self.max_rows.is_some()),
             ("--child-width", self.child_width.is_some()),
             ("--compact", self.compact),
@@ -241,6 +246,7 @@ impl BenchArgs {
             shape: Shape {
                 batch_size: self.batch_size.unwrap_or(default.shape.batch_size),
                 sequence_length: self.sequence_length.unwrap_or(default.shape.sequence_length),
+                sequence_buckets: self.sequence_buckets.clone(),
                 max_rows: self.max_rows.unwrap_or(default.shape.max_rows),
                 compact: self.compact,
                 permutations: self.row_order.is_some(),
