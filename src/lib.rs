@@ -20,7 +20,7 @@
 //! use headwater::prepare::{Options, draft, embed::HashingEmbedder, prepare, source};
 //! use headwater::progress::Silent;
 //! use headwater::sampler::{Sampler, Settings, Speed};
-//! use headwater::store::Store;
+//! use headwater::store::{Store, TextEncoding};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let rows = "id,since,price\n1,2023-01-05,3.5\n2,2023-02-11,8\n3,2023-03-20,1.25\n";
@@ -30,7 +30,7 @@
 //! let schema = draft::draft(&*source, "shop", &|_| Ok(()))?.schema;
 //! let options = Options {
 //!     embedder: &HashingEmbedder::new(16),
-//!     text_vectors: true,
+//!     text_vectors: Some(TextEncoding::F16),
 //!     threads: None,
 //!     memory: None,
 //!     sql: None,

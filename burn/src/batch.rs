@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use burn::tensor::{Bool, BoolStore, DType, Device, Int, Tensor, TensorData};
 use bytemuck::Pod;
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use headwater::sampler::Batch;
 use headwater::store::SemanticType;
 use headwater::{Error, Result};
@@ -110,7 +108,6 @@ impl GraphBatch {
         let one = |name| Ok::<u32, Error>(host.elements::<u32>(name)?[0]);
         let categories = one("cat_emb_start")?;
         let target = usize::from(host.elements::<u8>("target_stype")?[0]);
-        let texts = host.batch.get::<f16>("text_batch_embeddings");
         let masked = match host.batch.get::<u8>("is_masked") {
             None => None,
             Some(_) => Some(MaskedCells {
@@ -133,7 +130,7 @@ impl GraphBatch {
             fk_adj,
             target_pos: host.ints::<1, i32>("target_pos", |place| place)?,
             seq_weight: host.widened::<1, f32>("seq_weight", |weight| weight)?,
-            text_batch_embeddings: match texts {
+            text_batch_embeddings: match host.batch.text_vectors() {
                 None => None,
                 Some(vectors) => {
                     Some(host.floats(host.shape("text_batch_embeddings")?, vectors.to_f32_vec()))

@@ -1,7 +1,6 @@
 //! `MaskedTargets`: what a model is to predict; `Tables`: the frozen vectors of a store.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 use headwater::Result;
 use headwater::store::{SemanticType, Store};
@@ -30,8 +29,8 @@ impl Tables {
     pub fn new(store: &Store, device: &Device) -> Result<Self> {
         let width = store.metadata().embedding.dimension as usize;
         Ok(Self {
-            columns: table(store.column_embeddings()?, width, device),
-            categories: table(store.categorical_embeddings()?, width, device),
+            columns: table(store.column_embeddings()?.to_f32_vec(), width, device),
+            categories: table(store.categorical_embeddings()?.to_f32_vec(), width, device),
             texts: None,
         })
     }
@@ -46,14 +45,14 @@ impl Tables {
     pub fn with_texts(mut self, store: &Store) -> Result<Self> {
         let width = store.metadata().embedding.dimension as usize;
         let device = self.columns.device();
-        self.texts = store.text_embeddings()?.map(|vectors| table(vectors, width, &device));
+        let vectors = store.text_embeddings()?;
+        self.texts = vectors.map(|vectors| table(vectors.to_f32_vec(), width, &device));
         Ok(self)
     }
 }
 
 /// Returns vectors as a matrix of at least one row, because no index reaches into an empty one.
-fn table(vectors: &[f16], width: usize, device: &Device) -> Tensor<2> {
-    let mut values = vectors.to_f32_vec();
+fn table(mut values: Vec<f32>, width: usize, device: &Device) -> Tensor<2> {
     values.resize(values.len().max(width), 0.0);
     let shape = [values.len() / width.max(1), width];
     Tensor::from_data(TensorData::new(values, shape), (device, DType::F32))

@@ -12,6 +12,7 @@ use headwater::prepare::{
     prepare_events, prepare_part as run_part, replace,
 };
 use headwater::progress::Progress;
+use headwater::store::TextEncoding;
 use headwater::{Context, Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,13 +41,37 @@ impl<'py> FromPyObject<'_, 'py> for Choice<'py> {
     }
 }
 
+/// How texts have vectors: True, False, or the name of an encoding.
+pub(super) struct TextChoice(Option<TextEncoding>);
+
+impl FromPyObject<'_, '_> for TextChoice {
+    type Error = Raised;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(has_vectors) = object.extract::<bool>() {
+            return Ok(Self(has_vectors.then_some(TextEncoding::F16)));
+        }
+        let name = object.extract::<String>().ok();
+        match name.as_deref().and_then(TextEncoding::named) {
+            Some(encoding) => Ok(Self(Some(encoding))),
+            None => Err(Error::invalid(format!(
+                "text_vectors: expected True, False, \"{}\", found {}",
+                TextEncoding::NAMES.join("\" or \""),
+                name.map_or_else(|| type_name(&object), |name| format!("{name:?}"))
+            ))
+            .into()),
+        }
+    }
+}
+
 /// The length of a text's vector where none is given, as the signature below says.
 const DIMENSION: usize = 256;
 
 /// Writes a store from a source and its schema.
 #[pyfunction]
 #[pyo3(signature = (
-    source, schema, out, *, embedder = Choice::Default, dimension = Whole(256), text_vectors = true,
+    source, schema, out, *, embedder = Choice::Default, dimension = Whole(256),
+    text_vectors = TextChoice(Some(TextEncoding::F16)),
     threads = None, memory = None, progress = None, force = false, merge = None
 ))]
 #[pyo3(text_signature = "(source, schema, out, *, embedder='hashing', dimension=256, \
@@ -60,7 +85,7 @@ pub(super) fn prepare<'py>(
     out: PathBuf,
     embedder: Choice<'py>,
     dimension: Whole,
-    text_vectors: bool,
+    text_vectors: TextChoice,
     threads: Option<Whole>,
     memory: Option<&Bound<'py, PyAny>>,
     progress: Option<Py<PyAny>>,
@@ -78,7 +103,7 @@ pub(super) fn prepare<'py>(
     let schema = read_schema(schema)?;
     let opened: Arc<dyn Source> = Arc::from(open_source(source, &calls)?);
     if schema.events.is_some() {
-        if !text_vectors
+        if text_vectors.0 != Some(TextEncoding::F16)
             || dimension != DIMENSION
             || matches!(&embedder, Choice::Given(name) if !is_hashing(name))
         {
@@ -123,7 +148,7 @@ pub(super) fn prepare<'py>(
     let report = work::run(py, &calls, || {
         let options = Options {
             embedder: &*embedder,
-            text_vectors,
+            text_vectors: text_vectors.0,
             threads,
             memory,
             sql: Some(&sql),

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use half::f16;
 use headwater::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, NEVER_VISIBLE, Row, Store as DiskStore, Table,
+    TextVectors,
 };
 use headwater::{Error, Result};
-use numpy::{PyArray1, PyArrayDyn};
+use numpy::{Element, PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -80,24 +81,38 @@ impl Store {
         vectors(slf, DiskStore::categorical_embeddings)
     }
 
-    /// Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors.
-    fn text_embeddings<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<Option<Bound<'py, PyArrayDyn<f16>>>> {
-        // Verified without the lock of the interpreter, for it takes seconds for gigabytes.
-        let store = &slf.get().0;
-        let has_vectors = slf.py().detach(|| Ok::<_, Error>(store.text_embeddings()?.is_some()))?;
-        has_vectors.then(|| vectors(slf, text_vectors)).transpose()
+    /// Returns the vectors of all texts, float16 [V, D_t], or int8 with `text_scales`; None if texts have
+    /// no vectors.
+    fn text_embeddings<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match all_texts(slf)? {
+            None => None,
+            Some(TextVectors::F16(_)) => Some(vectors(slf, halves)?.into_any()),
+            Some(TextVectors::Int8 { .. }) => Some(vectors(slf, integers)?.into_any()),
+        })
     }
 
-    /// Returns the vector of a text, float16 [D_t]; None if texts have no vectors.
+    /// Returns what the int8 vectors of all texts are multiplied by, float32 [V]; None if they are float16.
+    fn text_scales<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyArrayDyn<f32>>>> {
+        match all_texts(slf)? {
+            Some(TextVectors::Int8 { scales: all, .. }) => {
+                Ok(Some(lent(slf, &[all.len()], |store| scales(&store.0))?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the vector of a text as `text_embeddings` has it; None if texts have no vectors.
     fn text_embedding<'py>(
         &self,
         py: Python<'py>,
         index: Whole,
-    ) -> PyResult<Option<Bound<'py, PyArray1<f16>>>> {
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let index = check_index(&index, self.0.metadata().embedding.text_count, "text")?;
-        self.0.text_embedding(index)?.map(|vector| to_array(py, vector)).transpose()
+        Ok(match self.0.text_embedding(index)? {
+            None => None,
+            Some(TextVectors::F16(vector)) => Some(to_array(py, vector)?.into_any()),
+            Some(TextVectors::Int8 { values, .. }) => Some(to_array(py, values)?.into_any()),
+        })
     }
 
     /// Returns the characters of a text.
@@ -295,15 +310,36 @@ impl Store {
     }
 }
 
-fn text_vectors(store: &DiskStore) -> Result<&[f16]> {
-    Ok(store.text_embeddings()?.unwrap_or_default())
+/// Returns the vectors of all texts, verified without the lock of the interpreter, for it takes seconds for
+/// gigabytes.
+fn all_texts<'a>(store: &'a Bound<'_, Store>) -> Result<Option<TextVectors<'a>>> {
+    let of = &store.get().0;
+    store.py().detach(|| of.text_embeddings())
+}
+
+fn halves(store: &DiskStore) -> Result<&[f16]> {
+    match store.text_embeddings()? {
+        Some(TextVectors::F16(values)) => Ok(values),
+        _ => Ok(&[]),
+    }
+}
+
+fn integers(store: &DiskStore) -> Result<&[i8]> {
+    match store.text_embeddings()? {
+        Some(TextVectors::Int8 { values, .. }) => Ok(values),
+        _ => Ok(&[]),
+    }
+}
+
+fn scales(store: &DiskStore) -> Result<&[f32]> {
+    Ok(store.text_embeddings()?.map_or(&[], TextVectors::scales))
 }
 
 /// Returns vectors of a store, which the array shares.
-fn vectors<'py>(
+fn vectors<'py, T: Element>(
     store: &Bound<'py, Store>,
-    of: impl for<'a> Fn(&'a DiskStore) -> Result<&'a [f16]>,
-) -> PyResult<Bound<'py, PyArrayDyn<f16>>> {
+    of: impl for<'a> Fn(&'a DiskStore) -> Result<&'a [T]>,
+) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
     let dimension = store.get().0.metadata().embedding.dimension as usize;
     let rows = of(&store.get().0)?.len().checked_div(dimension).unwrap_or_default();
     Ok(lent(store, &[rows, dimension], |store| of(&store.0))?)

@@ -19,24 +19,32 @@ mod edits;
 use edits::{Input, edit, repair};
 
 macro_rules! golden {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../checkpoints/store-v4-small/", $name)))),*]
+    ($store:literal: $($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../checkpoints/", $store, "/", $name)))),*]
     };
 }
 
-const FILES: &[(&str, &[u8])] = golden![
-    "metadata.json",
-    "graph.bin",
-    "tables/customers.bin",
-    "tables/orders.bin",
-    "tables/remarks.bin",
-    "tasks/churn.bin",
-    "tasks/next order.bin",
-    "tasks/vip.bin",
-    "column_embeddings.bin",
-    "categorical_embeddings.bin",
-    "text_embeddings.bin",
-];
+macro_rules! store {
+    ($store:literal) => {
+        golden![
+            $store:
+            "metadata.json",
+            "graph.bin",
+            "tables/customers.bin",
+            "tables/orders.bin",
+            "tables/remarks.bin",
+            "tasks/churn.bin",
+            "tasks/next order.bin",
+            "tasks/vip.bin",
+            "column_embeddings.bin",
+            "categorical_embeddings.bin",
+            "text_embeddings.bin",
+        ]
+    };
+}
+
+/// The files of a store of each encoding of text vectors, by the same names.
+const STORES: [&[(&str, &[u8])]; 2] = [store!("store-v4-small"), store!("store-v4-int8")];
 
 /// More rows than the store has; counts that lie are not followed to their end.
 const READS: u32 = 64;
@@ -49,7 +57,7 @@ fn seal(files: &mut [Vec<u8>]) {
     }
     let Ok(mut metadata) = serde_json::from_slice::<Metadata>(&files[0]) else { return };
     for file in &mut metadata.files {
-        let Some(place) = FILES.iter().position(|(name, _)| *name == file.path) else { continue };
+        let Some(place) = STORES[0].iter().position(|(name, _)| *name == file.path) else { continue };
         file.length = files[place].len() as u64;
         if let Some(digest) = files[place].get(32..64) {
             file.digest = Digest(digest.try_into().expect("it has 32 bytes"));
@@ -138,7 +146,8 @@ fn read_all(store: &Store) {
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
     let mode = input.byte();
-    let mut files: Vec<Vec<u8>> = FILES.iter().map(|(_, bytes)| bytes.to_vec()).collect();
+    let whole = STORES[usize::from(mode / 2 % 2)];
+    let mut files: Vec<Vec<u8>> = whole.iter().map(|(_, bytes)| bytes.to_vec()).collect();
     let mut edits = 0;
     while !input.0.is_empty() && edits < 8 {
         edit(&mut input, &mut files);
@@ -147,10 +156,10 @@ fuzz_target!(|bytes: &[u8]| {
     if mode % 2 == 0 {
         seal(&mut files);
     }
-    for ((name, _), bytes) in FILES.iter().zip(&files) {
+    for ((name, _), bytes) in whole.iter().zip(&files) {
         fs::write(folder().join(name), bytes).expect("the file can be written");
     }
-    let changed = FILES.iter().zip(&files).any(|((_, whole), bytes)| **whole != **bytes);
+    let changed = whole.iter().zip(&files).any(|((_, whole), bytes)| **whole != **bytes);
     match Store::open(folder()) {
         Err(_) => assert!(changed, "a whole store does not open"),
         Ok(store) => {

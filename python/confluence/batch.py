@@ -28,6 +28,8 @@ ROW_FEATURES = AGE_FEATURES + 5
 
 # On a CPU, JAX copies an array that does not begin at a multiple of so many bytes.
 _ALIGNMENT = 64
+# The types of the numbers of a text's vector, by its encoding.
+_TYPES: Mapping[str, Any] = {"f16": np.float16, "int8": np.int8}
 _DAY_MICROSECONDS = 86_400_000_000
 _DAY_MILLISECONDS = 86_400_000
 # The observation time of a seed without one, whose context has all rows.
@@ -53,7 +55,8 @@ class Tables(NamedTuple):
     columns: Array  # f16 [C, D_t]
     relations: Array  # f16 [N, D_t]
     categories: Array  # f16 [Vc + K, D_t], so that every slice of K categories lies inside
-    texts: Array  # f16 [V, D_t]; one row of zeros if batches bring their own
+    texts: Array  # f16 or int8 [V, D_t]; one row of zeros if batches bring their own
+    text_scales: Array | None  # f32 [V], of int8 texts
     # For each column: the mean time, as day and millisecond, and 1 / standard deviation in days.
     mean_days: Array  # i32 [C]
     mean_milliseconds: Array  # i32 [C]
@@ -96,7 +99,8 @@ class Batch(NamedTuple):
     observed_milliseconds: Array  # int32 [B]
     seed_row: Array  # uint32 [B]
     # The vectors of the batch's texts, if `Tables` does not have them.
-    text_vectors: Array  # float16 [U, D_t]
+    text_vectors: Array  # float16 or int8 [U, D_t]
+    text_scales: Array | None  # float32 [U], of int8 vectors
     target_type: Array  # int32 []; `NO_TARGET` for a pool
     category_start: Array  # int32 []
     category_count: Array  # int32 []
@@ -106,6 +110,25 @@ NO_DAY = -(1 << 31)
 NO_TARGET = 255
 # The arrays that every process has whole, not as its share of the global batch.
 REPLICATED = {"target_type", "category_start", "category_count"}
+# The arrays whose first axis is of the batch's texts, not of its contexts.
+OF_TEXTS = {"text_vectors", "text_scales"}
+
+
+class Texts(NamedTuple):
+    """Vectors of texts, of which a batch has the places."""
+
+    vectors: Array  # f16 or int8 [V, D_t]
+    scales: Array | None  # f32 [V], of int8 vectors
+
+    def at(self, places: jax.Array) -> jax.Array:
+        """Returns the vectors at `places`, of which int8 ones become float32 here.
+
+        So the device has the int8 vectors of all texts, and float32 ones of those that it needs.
+        """
+        found = jnp.asarray(self.vectors)[places]
+        if self.scales is None:
+            return found
+        return found.astype(jnp.float32) * jnp.asarray(self.scales)[places][..., None]
 
 
 class Cells(NamedTuple):
@@ -154,7 +177,8 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     """Returns the vocabulary and tables of the stores (`headwater.Store`), on the host.
 
     Raises:
-        ConfigError: The vectors of the stores have different dimensions.
+        ConfigError: The vectors of the stores have different dimensions, or those of the texts
+            different encodings.
     """
     metadata = [store.metadata() for store in stores]
     widths = [found["embedding"]["dimension"] for found in metadata]
@@ -166,7 +190,9 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     column_vectors = [store.column_embeddings() for store in stores]
     relation_vectors = [store.relation_embeddings() for store in stores]
     category_vectors = [store.categorical_embeddings() for store in stores]
-    text_vectors = [_text_vectors(store, texts) for store in stores]
+    encoding = _text_encoding(stores)
+    text_vectors = [_text_vectors(store, texts, encoding) for store in stores]
+    scales = encoding == "int8" and texts == "global"
     most = max((_target_categories(found) for found in metadata), default=0)
     target_categories = max(32, -(-most // 32) * 32)
     vocabulary = Vocabulary(
@@ -185,6 +211,7 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
         np.concatenate([*relation_vectors, np.zeros((1, widths[0]), np.float16)]),
         np.concatenate([*category_vectors, beyond]),
         _joined(text_vectors),
+        _joined([_text_scales(store) for store in stores]) if scales else None,
         days.astype(np.int32),
         ((means - days * _DAY_MICROSECONDS) / 1000).astype(np.int32),
         np.divide(
@@ -250,6 +277,7 @@ def from_sampler(
         observed_milliseconds=observed_milliseconds,
         seed_row=batch["seed_row"],
         text_vectors=vectors,
+        text_scales=batch.get("text_batch_scales"),
         target_type=batch["target_stype"][0].astype(np.int32),
         category_start=(batch["cat_emb_start"][0] + category_start).astype(np.int32),
         category_count=batch["cat_emb_count"][0].astype(np.int32),
@@ -453,7 +481,7 @@ def _target_categories(metadata: Mapping[str, Any]) -> int:
     return max((stats.get("cat_emb_count", 0) for stats in targets), default=0)
 
 
-def _joined(parts: Sequence[npt.NDArray[np.float16]]) -> npt.NDArray[np.float16]:
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Returns the rows of all parts as one array, which JAX on a CPU uses without a copy.
 
     A single part is returned as it is: a view of the mapped store.
@@ -463,17 +491,48 @@ def _joined(parts: Sequence[npt.NDArray[np.float16]]) -> npt.NDArray[np.float16]
     size = sum(part.nbytes for part in parts)
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    whole = memory[start : start + size].view(np.float16).reshape(-1, parts[0].shape[1])
+    whole = memory[start : start + size].view(parts[0].dtype).reshape(-1, *parts[0].shape[1:])
     np.concatenate(parts, out=whole)
     whole.flags.writeable = False
     return whole
 
 
-def _text_vectors(store: Any, texts: str) -> npt.NDArray[np.float16]:
+def _text_encoding(stores: Sequence[Any]) -> str:
+    """Returns the encoding of the vectors of texts, "f16" or "int8", which is that of all stores.
+
+    Raises:
+        ConfigError: Two stores have different ones.
+    """
+    found: dict[str, Any] = {}
+    for store in stores:
+        embedding = store.metadata()["embedding"]
+        # A store without vectors of texts has zeros, in any encoding.
+        if embedding["text_vectors"]:
+            found.setdefault(embedding.get("text_encoding", "f16"), store)
+    if len(found) > 1:
+        places = " and ".join(f"{encoding} in {store.path}" for encoding, store in found.items())
+        raise ConfigError(
+            f"expected stores with text vectors of one encoding, found {places}; prepare one of "
+            "them again with --text-vectors"
+        )
+    return next(iter(found), "f16")
+
+
+def _text_vectors(store: Any, texts: str, encoding: str) -> npt.NDArray[Any]:
     vectors = store.text_embeddings() if texts == "global" else None
     if vectors is None or not len(vectors):
         # A store without text vectors gets a row of zeros for each text, so that the text indexes
         # of the next store stay right.
         texts_count = store.metadata()["embedding"]["text_count"] if texts == "global" else 0
-        vectors = np.zeros((max(texts_count, 1), store.column_embeddings().shape[1]), np.float16)
+        vectors = np.zeros(
+            (max(texts_count, 1), store.column_embeddings().shape[1]), _TYPES[encoding]
+        )
     return vectors
+
+
+def _text_scales(store: Any) -> npt.NDArray[np.float32]:
+    """Returns the scales of the rows of `_text_vectors`."""
+    scales = store.text_scales()
+    if scales is None or not len(scales):
+        return np.zeros(max(store.metadata()["embedding"]["text_count"], 1), np.float32)
+    return scales

@@ -19,6 +19,7 @@ from confluence.batch import (
     Batch,
     Cells,
     Tables,
+    Texts,
 )
 from confluence.model import Masked, Predictions, unit_length
 
@@ -115,7 +116,7 @@ def context_losses(predictions: Predictions, truth: Labels, batch: Batch) -> jax
 
 
 def masked_losses(
-    predictions: Masked, cells: Cells, batch: Batch, tables: Tables, texts: jax.Array
+    predictions: Masked, cells: Cells, batch: Batch, tables: Tables, texts: Texts
 ) -> ByType:
     """Returns the losses of the masked cells of a batch; `texts` are the vectors of its texts.
 
@@ -127,7 +128,7 @@ def masked_losses(
     categorical = _categorical(scores, truth.category, is_known)
     losses = _of_type(predictions.heads, truth, kinds, categorical)
     if predictions.texts is not None:
-        wanted = unit_length(texts[cells.texts[jnp.arange(len(at))[:, None], at]])
+        wanted = unit_length(texts.at(cells.texts[jnp.arange(len(at))[:, None], at]))
         cosine = jnp.sum(unit_length(predictions.texts) * wanted, axis=-1)
         losses = jnp.where(kinds == TEXT, 1 - cosine, losses)
     return ByType(

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from confluence.batch import REPLICATED, Batch
+from confluence.batch import OF_TEXTS, REPLICATED, Batch
 from confluence.parallel import Layout
 from headwater.jax import TreeSum, tree_sum
 
@@ -31,7 +31,7 @@ def split(batch: Batch, count: int, layout: Layout) -> Microbatches:
             **{
                 name: array[number::count]
                 for name, array in batch._asdict().items()
-                if name not in (*REPLICATED, "text_vectors")
+                if name not in REPLICATED | OF_TEXTS
             }
         )
         for number in range(count)

@@ -42,6 +42,7 @@ from confluence.batch import (
     Batch,
     Cells,
     Tables,
+    Texts,
     expand,
 )
 from confluence.structured import Structured
@@ -217,9 +218,11 @@ class Shape(NamedTuple):
     compute: str
 
 
-def text_vectors(batch: Batch, tables: Tables, shape: Shape) -> jax.Array:
+def text_vectors(batch: Batch, tables: Tables, shape: Shape) -> Texts:
     """Returns the vectors that the texts of a batch have their places in."""
-    return jnp.asarray(tables.texts if shape.has_texts else batch.text_vectors)
+    if shape.has_texts:
+        return Texts(tables.texts, tables.text_scales)
+    return Texts(batch.text_vectors, batch.text_scales)
 
 
 def rms_norm(x: jax.Array, gain: jax.Array) -> jax.Array:
@@ -239,7 +242,7 @@ def _encode(
     encoder: Params,
     cells: Cells,
     tables: Tables,
-    texts: jax.Array,
+    texts: Texts,
     settings: config.Model,
     compute: jnp.dtype,
 ) -> jax.Array:
@@ -267,7 +270,7 @@ def _encode(
         TIMESTAMP: time,
         BOOLEAN: vectors["boolean"][cells.booleans],
         CATEGORICAL: categories[cells.categories],
-        TEXT: _linear(encoder["text"], texts[cells.texts].astype(compute)),
+        TEXT: _linear(encoder["text"], texts.at(cells.texts).astype(compute)),
     }
     # `where`, not a product with a mask: NaN times 0 is NaN.
     value = jnp.zeros_like(column)

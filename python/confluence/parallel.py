@@ -193,7 +193,10 @@ class Layout:
 
     def to_devices(self, batch: Batch) -> Batch:
         """Returns the global batch; `batch` is the share of this process."""
-        return jax.tree.map(jax.make_array_from_process_local_data, self.batch, batch)
+        return Batch(*(
+            None if array is None else jax.make_array_from_process_local_data(sharding, array)
+            for sharding, array in zip(self.batch, batch, strict=True)
+        ))  # fmt: skip
 
     def flag_to_devices(self, flag: bool) -> jax.Array:
         """Returns an array of one flag per device; `flag` is that of this process."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, final, type_check_only
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, final, type_check_only
 
 import numpy as np
 import numpy.typing as npt
@@ -494,18 +494,27 @@ class Store:
             `cat_emb_start`.
         """
 
-    def text_embeddings(self) -> npt.NDArray[np.float16] | None:
+    def text_embeddings(self) -> npt.NDArray[np.float16] | npt.NDArray[np.int8] | None:
         """Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors.
+
+        They are int8 in a store that was prepared with `text_vectors="int8"`: vector i is
+        `text_embeddings()[i] * text_scales()[i]`.
 
         Like those of columns, relations and categories, it is read-only, and a part of the mapped
         store: it takes no memory of its own.
         """
 
-    def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
-        """Returns the vector of a text.
+    def text_scales(self) -> npt.NDArray[np.float32] | None:
+        """Returns the scale of each text's int8 vector, float32 [V]; None if no text has one.
+
+        It is read-only, and a part of the mapped store.
+        """
+
+    def text_embedding(self, index: int) -> npt.NDArray[np.float16] | npt.NDArray[np.int8] | None:
+        """Returns the vector of a text, as `text_embeddings` has it.
 
         Returns:
-            A new array, float16 [D_t]; None if the store has no text vectors.
+            A new array, float16 or int8 [D_t]; None if the store has no text vectors.
         """
 
     def text(self, index: int) -> str:
@@ -733,7 +742,7 @@ def prepare(
     *,
     embedder: str | Endpoint | Callable[[list[str]], npt.ArrayLike] = "hashing",
     dimension: int = 256,
-    text_vectors: bool = True,
+    text_vectors: bool | Literal["f16", "int8"] = True,
     threads: int | None = None,
     memory: str | None = None,
     progress: Callable[[str, int, int | None], object] | None = None,
@@ -760,7 +769,9 @@ def prepare(
             function's `name`, or else its `__qualname__`. The vector of a text must depend on the
             text alone.
         dimension: The length of a vector.
-        text_vectors: Whether texts have vectors; columns and categories always have them.
+        text_vectors: How to store the vectors of texts: "f16", as True, or "int8", integers with a
+            scale for each text, which take half the bytes on disk, in batches and on devices; with
+            False, texts have none. Columns and categories always have float16 vectors.
         threads: The number of threads; default: all cores.
         memory: The memory to aim at, such as "2GB"; default: half of what this process can have.
             Keys, links and texts that do not fit go to temporary files beside `out`. DuckDB, which

@@ -97,8 +97,8 @@ class Sampler(Streams):
             standard deviations above the mean, which a sequence rarely exceeds.
         mask_texts: Mask texts, too; default: True.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
-        texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
-            in `text_embeddings`.
+        texts: "batch" puts the text vectors into the batch, and `text_batch_scales` if they are
+            int8; with "global", the caller looks them up in `text_embeddings`.
         text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
             least that fits. Default: B S and the powers of two from 256 on that are below it; [B S]
             gives one shape. Refused with texts "global".
@@ -358,12 +358,18 @@ class Sampler(Streams):
         """Returns the vectors of the categories, float16 [Vc, D_t]."""
         return self._stores[database].categorical_embeddings()
 
-    def text_embeddings(self, database: int = 0) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None if the store has none.
+    def text_embeddings(
+        self, database: int = 0
+    ) -> npt.NDArray[np.float16] | npt.NDArray[np.int8] | None:
+        """Returns the vectors of all texts, float16 or int8 [V, D_t]; None if the store has none.
 
         It is read-only, and a part of the mapped store.
         """
         return self._stores[database].text_embeddings()
+
+    def text_scales(self, database: int = 0) -> npt.NDArray[np.float32] | None:
+        """Returns what int8 vectors of texts are multiplied by, float32 [V]; None without any."""
+        return self._stores[database].text_scales()
 
     def database_metadata(self, database: int = 0) -> dict[str, Any]:
         """Returns the store's tables, columns with statistics, relations and tasks."""

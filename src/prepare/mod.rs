@@ -71,7 +71,8 @@ pub(crate) use without_arrayrecord::without_arrayrecord;
 /// # Example
 /// ```
 /// use headwater::prepare::{Options, embed::HashingEmbedder, prepare, schema::Schema, source};
-/// use headwater::{progress::Silent, store::Store};
+/// use headwater::progress::Silent;
+/// use headwater::store::{Store, TextEncoding};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let (data, out) = (folder.path().join("users.csv"), folder.path().join("shop.db"));
@@ -79,8 +80,8 @@ pub(crate) use without_arrayrecord::without_arrayrecord;
 /// let columns = "columns = { id = \"identifier\", age = \"numerical\" }";
 /// let text = format!("database = \"shop\"\n[[table]]\nname = \"users\"\nkey = \"id\"\n{columns}");
 /// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
-/// let (threads, memory) = (None, None);
-/// let options = Options { embedder, text_vectors: true, threads, memory, sql: None, progress };
+/// let (text_vectors, threads, memory) = (Some(TextEncoding::F16), None, None);
+/// let options = Options { embedder, text_vectors, threads, memory, sql: None, progress };
 /// let report = prepare(&*source::open(&data)?, &Schema::parse(&text)?, &out, &options)?;
 /// assert_eq!((report.row_count, Store::open(&out)?.tables().len()), (2, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -12,6 +12,7 @@ use crate::bytes::Digest;
 use crate::error::Error;
 use crate::error::Result;
 use crate::progress::Progress;
+use crate::store::TextEncoding;
 
 /// Runs the SQL of tasks; the Python package implements it with DuckDB.
 pub trait SqlEngine: Sync {
@@ -27,8 +28,8 @@ pub trait SqlEngine: Sync {
 pub struct Options<'a> {
     /// Embeds names, categories and texts.
     pub embedder: &'a dyn Embedder,
-    /// Whether to embed the texts, too.
-    pub text_vectors: bool,
+    /// How to store the vectors of the texts; none leaves the texts without vectors.
+    pub text_vectors: Option<TextEncoding>,
     /// The number of threads (default: all cores).
     pub threads: Option<usize>,
     /// The bytes of memory to aim at (default: half of what this process can have). Half of them hold keys,

@@ -33,7 +33,8 @@ use crate::progress::Progress;
 /// ```
 /// use headwater::prepare::{Merge, Options, Part, PartOptions, embed::HashingEmbedder};
 /// use headwater::prepare::{merge, prepare_part, schema::Schema, source};
-/// use headwater::{progress::Silent, store::Store};
+/// use headwater::progress::Silent;
+/// use headwater::store::{Store, TextEncoding};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let (data, parts) = (folder.path().join("users.csv"), folder.path().join("parts"));
@@ -45,8 +46,8 @@ use crate::progress::Progress;
 ///     let options = PartOptions { threads, progress };
 ///     prepare_part(&*source::open(&data)?, &schema, &parts, Part::new(number, 2)?, &options)?;
 /// }
-/// let embedder = &HashingEmbedder::new(16);
-/// let options = Options { embedder, text_vectors: true, threads, memory: None, sql: None, progress };
+/// let (embedder, text_vectors) = (&HashingEmbedder::new(16), Some(TextEncoding::F16));
+/// let options = Options { embedder, text_vectors, threads, memory: None, sql: None, progress };
 /// let to = Merge { parts: &parts, out: &folder.path().join("shop.db"), replace: false };
 /// let report = merge(&*source::open(&data)?, &schema, &to, &options)?;
 /// assert_eq!((report.row_count, Store::open(to.out)?.tables().len()), (2, 1));

@@ -11,13 +11,13 @@ use super::sequence::{Observation, Sequence, sequences};
 use super::settings::{Settings, Shape, Texts};
 use super::tasks::Task;
 use super::tensors::Tensors;
-use super::texts::{TextTable, buckets};
+use super::texts::{TextTable, buckets, encoding};
 use super::walk::{Bounds, Start, Walker};
 use crate::error::{Error, Result};
 use crate::handoff::Pool;
 use crate::process::{pool, pool_that_waits};
 use crate::random::{Purpose, Stream};
-use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
+use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed, TextEncoding};
 
 /// The slices of a sequence may take more memory than a short sequence itself.
 const SEQUENCES_AT_A_TIME: usize = 4096;
@@ -44,6 +44,8 @@ pub(super) struct Engine {
     /// The layouts of batches by the length of their sequences, ascending.
     layouts: Vec<(u32, Arc<Tensors>)>,
     text_buckets: Vec<u32>,
+    /// That of the vectors in batches.
+    text_encoding: TextEncoding,
     pub threads: rayon::ThreadPool,
     buffers: Arc<Pool>,
     scratch: Mutex<Vec<Scratch>>,
@@ -77,9 +79,9 @@ impl Engine {
             database.references_max(own.map(|task| task.anchor))
         });
         let references_max = references_max.max().unwrap_or(0);
-        let text_buckets = match &shape.texts {
-            Texts::Batch(given) => buckets(given, cell_count)?,
-            Texts::Global => Vec::new(),
+        let (text_buckets, text_encoding) = match &shape.texts {
+            Texts::Batch(given) => (buckets(given, cell_count)?, encoding(&databases)?),
+            Texts::Global => (Vec::new(), TextEncoding::default()),
         };
         check_bytes(shape, references_max)?;
         Ok(Self {
@@ -96,6 +98,7 @@ impl Engine {
                 })
                 .collect(),
             text_buckets,
+            text_encoding,
             threads: threads_for(&databases, threads)?,
             buffers: Arc::default(),
             scratch: Mutex::default(),
@@ -148,18 +151,17 @@ impl Engine {
         let vectors = match self.settings.shape.texts {
             Texts::Global => {
                 cells.iter_mut().for_each(|cell| *cell = cell.saturating_sub(1));
-                None
+                Vec::new()
             }
             Texts::Batch(_) => {
                 let mut table = lock(&self.text_tables).pop().unwrap_or_default();
                 table.number(cells)?;
+                let (encoding, buckets) = (self.text_encoding, &self.text_buckets);
                 let gathered = self
                     .threads
-                    .install(|| table.gather(&database.store, &self.text_buckets, &self.buffers));
+                    .install(|| table.gather(&database.store, encoding, buckets, &self.buffers));
                 lock(&self.text_tables).push(table);
-                let (vectors, count) = gathered?;
-                let dimension = database.store.metadata().embedding.dimension;
-                Some((vectors, Batch::text_tensor(count, dimension)))
+                gathered?
             }
         };
         Ok(Batch { slab, tensors: Arc::clone(tensors), texts: vectors })

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use half::f16;
 use rayon::prelude::*;
 
+use super::batch::Batch;
+use super::database::Database;
 use crate::error::{Error, Result};
 use crate::handoff::{Pool, Slab, room_for_batch};
-use crate::store::Store;
+use crate::store::{Store, TextEncoding};
+use crate::tensor::Tensor;
 
 /// The least of the default counts that a batch's texts are padded to. Each other is twice the one before:
 /// there are few shapes, and of more texts than the least count, less than half is padding.
@@ -35,6 +37,25 @@ pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
         return Err(Error::invalid("expected text_buckets of at least 1, found 0; remove it"));
     }
     Ok(buckets)
+}
+
+/// Returns the encoding of the vectors in the batches of all databases, so that these have the same tensors.
+pub(super) fn encoding(databases: &[Database]) -> Result<TextEncoding> {
+    let of = |database: &Database| database.store.metadata().embedding.text_encoding;
+    let mut with_vectors =
+        (databases.iter()).filter(|database| database.store.metadata().embedding.text_vectors);
+    let Some(first) = with_vectors.next() else { return Ok(TextEncoding::default()) };
+    match with_vectors.find(|other| of(other) != of(first)) {
+        None => Ok(of(first)),
+        Some(other) => Err(Error::invalid(format!(
+            "expected text vectors of one encoding in a batch, found {} in {:?} and {} in {:?}; prepare one \
+             of them again with --text-vectors, or take the indexes alone with texts=\"global\"",
+            of(first).name(),
+            first.name,
+            of(other).name(),
+            other.name
+        ))),
+    }
 }
 
 /// Numbers the texts of a batch; keeps its buffers.
@@ -90,13 +111,14 @@ impl TextTable {
     }
 
     /// Returns the vectors of the texts that were numbered last, padded with zeros to one of
-    /// `buckets`.
+    /// `buckets`; and their scales, where the encoding has some.
     pub(super) fn gather(
         &self,
         store: &Store,
+        encoding: TextEncoding,
         buckets: &[u32],
         pool: &Arc<Pool>,
-    ) -> Result<(Slab, u32)> {
+    ) -> Result<Vec<(Slab, Tensor)>> {
         let count = self.texts.len();
         let fits = buckets.iter().find(|&&bucket| bucket as usize >= count);
         let Some(&bucket) = fits else {
@@ -106,35 +128,55 @@ impl TextTable {
                 buckets.last().copied().unwrap_or_default()
             )));
         };
-        let dimension = store.metadata().embedding.dimension as usize;
-        let bytes = |count: usize| count * dimension * size_of::<f16>();
-        let slab = pool.take(bytes(bucket as usize), bytes(count));
-        let mut slab = slab.map_err(|error| error.followed_by(", or smaller text_buckets"))?;
-        let vectors: &mut [f16] = bytemuck::cast_slice_mut(slab.used_mut());
-        let pieces = vectors.par_chunks_mut(PIECE * dimension);
-        (pieces.zip(self.texts.par_chunks(PIECE)))
-            .try_for_each(|(vectors, texts)| copy_vectors(store, texts, vectors))?;
-        Ok((slab, bucket))
+        let dimension = store.metadata().embedding.dimension;
+        let take = |tensor: Tensor| -> Result<(Slab, Tensor)> {
+            let bytes = tensor.bytes();
+            let slab = pool.take(bytes, bytes / bucket as usize * count);
+            Ok((slab.map_err(|error| error.followed_by(", or smaller text_buckets"))?, tensor))
+        };
+        let mut vectors = take(Batch::text_tensor(bucket, dimension, encoding))?;
+        let scales = (encoding == TextEncoding::Int8).then(|| take(Batch::scale_tensor(bucket)));
+        let mut scales = scales.transpose()?;
+        let piece = PIECE * dimension as usize * encoding.bytes();
+        let pieces = vectors.0.used_mut().par_chunks_mut(piece).zip(self.texts.par_chunks(PIECE));
+        match &mut scales {
+            None => pieces
+                .try_for_each(|(vectors, texts)| copy_vectors(store, texts, vectors, &mut []))?,
+            Some((slab, _)) => {
+                let scales: &mut [f32] = bytemuck::cast_slice_mut(slab.used_mut());
+                pieces.zip(scales.par_chunks_mut(PIECE)).try_for_each(
+                    |((vectors, texts), scales)| copy_vectors(store, texts, vectors, scales),
+                )?;
+            }
+        }
+        Ok(std::iter::once(vectors).chain(scales).collect())
     }
 }
 
-/// Copies the vectors of `texts`, in order.
-fn copy_vectors(store: &Store, texts: &[u32], vectors: &mut [f16]) -> Result<()> {
-    let dimension = vectors.len() / texts.len();
-    let slots = vectors.chunks_exact_mut(dimension);
+/// Copies the vectors of `texts`, in order, and the scales that they have.
+fn copy_vectors(
+    store: &Store,
+    texts: &[u32],
+    vectors: &mut [u8],
+    scales: &mut [f32],
+) -> Result<()> {
+    let slots = vectors.chunks_exact_mut(vectors.len() / texts.len());
     let ahead = if store.is_larger_than_memory() { AHEAD_ON_DISK } else { AHEAD };
     texts.iter().take(ahead).for_each(|&text| store.prefetch_text_embedding(text));
     for ((place, &text), slot) in texts.iter().enumerate().zip(slots) {
         if let Some(&later) = texts.get(place + ahead) {
             store.prefetch_text_embedding(later);
         }
-        let vector = store.text_embedding(text)?;
-        slot.copy_from_slice(vector.ok_or_else(|| {
+        let vector = store.text_embedding(text)?.ok_or_else(|| {
             Error::invalid(
                 "expected a store with text vectors, found one without; prepare it with them, or take \
                  the indexes alone with texts=\"global\"",
             )
-        })?);
+        })?;
+        slot.copy_from_slice(vector.bytes());
+        if let (Some(slot), [scale]) = (scales.get_mut(place), vector.scales()) {
+            *slot = *scale;
+        }
     }
     Ok(())
 }

@@ -12,6 +12,9 @@ impl Metadata {
     pub(super) fn check(&self) -> Result<()> {
         self.check_tables()?;
         self.check_columns()?;
+        if !self.embedding.text_vectors && !self.embedding.text_encoding.is_f16() {
+            return wrong("the texts have no vectors, and yet an encoding of vectors");
+        }
         let mut relation = self.relations.len() as u32;
         for summary in &self.summaries {
             if !self.is_sound_summary(summary, relation) {

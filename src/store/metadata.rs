@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::counts::count_of;
-use super::{Period, Scale, SemanticType};
+use super::{Period, Scale, SemanticType, TextEncoding};
 use crate::bytes::Digest;
 use crate::container::{FileMetadata, Kind, Root};
 use crate::error::Result;
@@ -74,6 +74,9 @@ pub struct EmbeddingMetadata {
     pub text_count: u32,
     /// Whether the texts have vectors; else only their characters are stored.
     pub text_vectors: bool,
+    /// How these vectors are stored; absent for 16-bit floats.
+    #[serde(default, skip_serializing_if = "TextEncoding::is_f16")]
+    pub text_encoding: TextEncoding,
 }
 
 /// One table.

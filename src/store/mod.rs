@@ -18,6 +18,7 @@ mod task;
 mod tests;
 mod time;
 mod totals;
+mod vectors;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,6 +34,7 @@ use crate::container::{
 };
 use crate::error::{Context, Error, Result};
 use crate::memory::memory_available;
+use vectors::TextSections;
 
 pub use crate::bytes::identity_of;
 pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
@@ -55,12 +57,14 @@ pub use task::{Seed, Task};
 pub(crate) use time::is_time;
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
+pub use vectors::{TextEncoding, TextVectors};
 #[cfg(feature = "prepare")]
 pub(crate) use {
     groups::{GROUP_COUNTS, GROUPS, group_count},
     metadata::label_table_name,
     time::known_from,
     totals::section_names,
+    vectors::quantise,
 };
 
 pub(crate) const GRAPH_FILE: &str = "graph.bin";
@@ -106,7 +110,7 @@ pub struct Store {
     relation_vectors: Section,
     category_vectors: Section,
     category_names: Strings,
-    text_vectors: Option<Section>,
+    text_vectors: Option<TextSections>,
     texts: Strings,
 }
 
@@ -182,7 +186,10 @@ impl Store {
             category_vectors: categories.section("vectors", vectors(embedding.category_count))?,
             category_names: Strings::open(categories, "names", embedding.category_count as usize)?,
             text_vectors: match embedding.text_vectors {
-                true => Some(texts.section("vectors", vectors(embedding.text_count))?),
+                true => {
+                    let EmbeddingMetadata { text_encoding, text_count, dimension, .. } = *embedding;
+                    Some(TextSections::open(texts, text_encoding, text_count, dimension)?)
+                }
                 false => None,
             },
             texts: Strings::open(texts, "texts", embedding.text_count as usize)?,
@@ -402,17 +409,15 @@ impl Store {
     ///
     /// # Errors
     /// `Corrupt` when damaged.
-    pub fn text_embeddings(&self) -> Result<Option<&[f16]>> {
-        let vectors = self.text_vectors.as_ref();
-        vectors.map(|vectors| vectors.slice(0, vectors.len() / 2)).transpose()
+    pub fn text_embeddings(&self) -> Result<Option<TextVectors<'_>>> {
+        self.text_vectors.as_ref().map(TextSections::all).transpose()
     }
 
     /// Prefetches the vector of text `index`.
     #[inline]
     pub(crate) fn prefetch_text_embedding(&self, index: u32) {
-        let bytes = self.metadata.embedding.dimension as usize * size_of::<f16>();
         if let Some(vectors) = &self.text_vectors {
-            vectors.prefetch((index as usize).saturating_mul(bytes), bytes);
+            vectors.prefetch(index);
         }
     }
 
@@ -420,14 +425,7 @@ impl Store {
     ///
     /// # Errors
     /// `Corrupt` when damaged or out of range.
-    pub fn text_embedding(&self, index: u32) -> Result<Option<&[f16]>> {
-        let dimension = self.metadata.embedding.dimension as usize;
-        match &self.text_vectors {
-            None => Ok(None),
-            Some(vectors) => {
-                let first = (index as usize).saturating_mul(dimension);
-                Ok(Some(vectors.slice(first, dimension)?))
-            }
-        }
+    pub fn text_embedding(&self, index: u32) -> Result<Option<TextVectors<'_>>> {
+        self.text_vectors.as_ref().map(|vectors| vectors.one(index)).transpose()
     }
 }

@@ -6,6 +6,7 @@ use headwater::prepare::embed::HashingEmbedder;
 use headwater::prepare::schema::Schema;
 use headwater::prepare::{Merge, Options, Part, PartOptions, merge, prepare, prepare_part, source};
 use headwater::progress::Silent;
+use headwater::store::TextEncoding;
 
 use crate::exported_pings;
 
@@ -39,7 +40,7 @@ fn p1_parts_of_arrayrecord_files_make_the_store_of_one_process() {
     }
     let options = Options {
         embedder: &HashingEmbedder::new(8),
-        text_vectors: true,
+        text_vectors: Some(TextEncoding::F16),
         threads: Some(2),
         memory: None,
         sql: None,

@@ -39,6 +39,14 @@ def demo_store(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def int8_store(demo_store):
+    """The same store with text vectors of 8-bit integers."""
+    data, out = demo_store.parent / "data", demo_store.parent / "int8"
+    headwater.prepare(data, data / "schema.toml", out, dimension=32, text_vectors="int8")
+    return out
+
+
+@pytest.fixture(scope="session")
 def tiny(demo_store):
     """The settings of a run of a few seconds, as `--set` takes them."""
     return [f"data.stores={demo_store}", *TINY]

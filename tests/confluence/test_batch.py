@@ -16,6 +16,7 @@ class FakeStore:
 
     def __init__(self, first, counts, stats, targets, texts=True):
         columns, relations, categories, self.text_count = counts
+        self.path, self._scales = first, None
         self._vectors = {
             name: np.arange(first, first + 2 * count, dtype=np.float16).reshape(count, 2)
             for name, count in (
@@ -25,7 +26,12 @@ class FakeStore:
         }  # fmt: skip
         of_columns = [{"index": index, "stats": of} for index, of in stats.items()]
         self._metadata = {
-            "embedding": {"dimension": 2, "column_count": columns, "text_count": self.text_count},
+            "embedding": {
+                "dimension": 2,
+                "column_count": columns,
+                "text_count": self.text_count,
+                "text_vectors": texts,
+            },
             "tables": [{"columns": []}, {"columns": of_columns}],
             "aggregates": [],
             "tasks": targets,
@@ -45,6 +51,9 @@ class FakeStore:
 
     def text_embeddings(self):
         return self._vectors["text"]
+
+    def text_scales(self):
+        return self._scales
 
 
 def derived(index, stats):
@@ -96,6 +105,43 @@ def test_target_categories_are_a_multiple_of_32(counts, padded):
     assert batch.vocabulary_and_tables([store], "global")[0].target_categories == padded
 
 
+def int8_of(store, factor):
+    """Returns a store whose texts are int8, with this factor as the scale of each."""
+    vectors = (store._vectors["text"] - 10).astype(np.int8)
+    store._vectors["text"], store._scales = vectors, np.full(len(vectors), factor, np.float32)
+    store.metadata()["embedding"]["text_encoding"] = "int8"
+    return store
+
+
+def test_int8_tables_of_stores_follow_each_other_with_their_scales(two_stores):
+    one, other = int8_of(two_stores[0], 0.5), int8_of(two_stores[1], 0.25)
+    _, found = batch.vocabulary_and_tables([one, other], "global")
+    assert (found.texts.dtype, found.text_scales.dtype) == (np.int8, np.float32)
+    np.testing.assert_array_equal(found.texts, [*one.text_embeddings(), *other.text_embeddings()])
+    np.testing.assert_array_equal(found.text_scales, [0.5, 0.5, 0.5, 0.25, 0.25])
+    texts = batch.Texts(found.texts, found.text_scales).at(jnp.array([[4, 0]]))
+    assert texts.dtype == jnp.float32
+    wanted = [[other.text_embeddings()[1] * 0.25, one.text_embeddings()[0] * 0.5]]
+    np.testing.assert_array_equal(texts, wanted)
+    assert batch.vocabulary_and_tables([one, other], "batch")[1].text_scales is None
+
+
+@pytest.mark.parametrize("texts", ["global", "batch"])
+def test_stores_of_several_encodings_are_refused(texts, two_stores):
+    one, other = two_stores
+    int8_of(other, 0.5)
+    expected = "one encoding, found f16 in 10 and int8 in 100; prepare one of them again"
+    with pytest.raises(config.ConfigError, match=expected):
+        batch.vocabulary_and_tables(two_stores, texts)
+    # A store without vectors has no encoding: its rows are zeros in that of the other.
+    one.metadata()["embedding"]["text_vectors"] = False
+    one._vectors["text"] = None
+    _, found = batch.vocabulary_and_tables(two_stores, "global")
+    assert found.texts.dtype == np.int8
+    assert not found.texts[:3].any()
+    np.testing.assert_array_equal(found.text_scales, [0, 0, 0, 0.5, 0.5])
+
+
 def test_texts_of_batches_need_no_table(two_stores):
     vocabulary, found = batch.vocabulary_and_tables(two_stores, "batch")
     assert (vocabulary.text_starts, vocabulary.has_texts) == ((0, 1), False)
@@ -107,6 +153,16 @@ def test_the_texts_of_one_store_stay_in_its_map(demo_store):
     _, tables = batch.vocabulary_and_tables([store], "global")
     in_map = store.text_embeddings().ctypes.data
     assert Layout().copy_to_all(tables).texts.unsafe_buffer_pointer() == in_map
+
+
+def test_the_int8_texts_and_scales_of_one_store_stay_in_its_map(int8_store):
+    store = headwater.Store(int8_store)
+    _, tables = batch.vocabulary_and_tables([store], "global")
+    on_device = Layout().copy_to_all(tables)
+    for found, own in (
+        (on_device.texts, store.text_embeddings()), (on_device.text_scales, store.text_scales()),
+    ):  # fmt: skip
+        assert found.unsafe_buffer_pointer() == own.ctypes.data
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -203,7 +259,7 @@ def test_a_batch_may_have_one_context(two_stores):
     found = batch.from_sampler({name: of[:1] for name, of in host.items()}, vocabulary, 0)
     for name in batch.Batch._fields:
         of_all = getattr(whole, name)
-        wanted = of_all if name in batch.REPLICATED | {"text_vectors"} else of_all[:1]
+        wanted = of_all if name in batch.REPLICATED | batch.OF_TEXTS else of_all[:1]
         np.testing.assert_array_equal(getattr(found, name), wanted, err_msg=name)
 
 

@@ -25,6 +25,7 @@ SETTINGS = config.Config(
     optimizer=config.Optimizer(steps=150, warmup_steps=0, adam_rate=3e-3),
 )
 VOCABULARY, TABLES = synthetic.vocabulary_and_tables()
+TEXTS = batch.Texts(TABLES.texts, None)
 SHAPE = model.Shape(max_rows=5, target_categories=32, has_texts=True, compute="float32")
 INITIAL = jax.jit(model.initial_params, static_argnums=(0, 1, 2), static_argnames="with_texts")
 PREDICT = jax.jit(lambda *given: model.predict_masked(*given, SETTINGS.model, SHAPE))
@@ -175,7 +176,7 @@ def test_the_losses_are_those_of_the_definition():
     one = one._replace(weights=np.array([1, 1, 0, 1], np.float32))  # a filler
     _, predictions = PREDICT(params, one, TABLES)
     cells = EXPAND(one, TABLES, 5)
-    found = loss.masked_losses(predictions, cells, one, TABLES, jnp.asarray(TABLES.texts))
+    found = loss.masked_losses(predictions, cells, one, TABLES, TEXTS)
     sums, counts = np.zeros((2, len(TYPE_NAMES)))
     for b, m in np.ndindex(one.masked.shape):
         if one.masked[b, m] < 34 and one.weights[b]:
@@ -206,7 +207,7 @@ def test_the_losses_of_the_last_cell_are_its_own():
     )
     _, predictions = PREDICT(params, one, TABLES)
     cells = EXPAND(one, TABLES, 5)
-    found = loss.masked_losses(predictions, cells, one, TABLES, jnp.asarray(TABLES.texts))
+    found = loss.masked_losses(predictions, cells, one, TABLES, TEXTS)
     # The last context has no masked cell.
     assert found.counts[NUMERICAL] == np.sum(found.counts) == 3
     wanted = sum(plain_loss(predictions, one, b, 0) for b in range(3))
@@ -226,7 +227,7 @@ def test_categories_of_other_columns_and_later_ones_change_no_loss():
     def categorical(categories, counts=TABLES.category_counts):
         heads = predictions.heads._replace(categories=categories)
         tables = TABLES._replace(category_counts=counts)
-        given = predictions._replace(heads=heads), cells, one, tables, jnp.asarray(TABLES.texts)
+        given = predictions._replace(heads=heads), cells, one, tables, TEXTS
         found = loss.masked_losses(*given)
         return float(found.sums[CATEGORICAL]), int(found.counts[CATEGORICAL])
 

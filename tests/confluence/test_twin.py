@@ -172,7 +172,7 @@ def test_the_model_equals_its_twin_on_a_store(demo_store, tiny_config):
             one = batch.from_sampler(sampler.next_train_batch(), vocabulary, 0)
             one = one._replace(**{
                 name: getattr(one, name)[:2] for name in batch.Batch._fields
-                if name not in batch.REPLICATED | {"text_vectors"}
+                if name not in batch.REPLICATED | batch.OF_TEXTS
             })  # fmt: skip
             seen.add(int(one.target_type))
             wanted = twin.predictions(params, one, tables, SETTINGS, vocabulary.target_categories)

@@ -58,7 +58,7 @@ fn outcome(array: ArrayRef, column: &str) -> Result<Store> {
     let embedder = HashingEmbedder::new(8);
     let options = Options {
         embedder: &embedder,
-        text_vectors: false,
+        text_vectors: None,
         threads: Some(1),
         memory: None,
         sql: None,

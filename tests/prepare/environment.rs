@@ -12,7 +12,7 @@ use headwater::prepare::embed::HashingEmbedder;
 use headwater::prepare::schema::Schema;
 use headwater::prepare::{Options, prepare, source};
 use headwater::progress::Silent;
-use headwater::store::Store;
+use headwater::store::{Store, TextEncoding};
 
 /// All exceptions masked, rounding to nearest.
 const USUAL: u32 = 0x1f80;
@@ -35,7 +35,7 @@ fn root(folder: &Path, word: u32) -> String {
         let (schema, source) = (Schema::parse(SCHEMA)?, source::open(&folder.join("t.csv"))?);
         let options = Options {
             embedder: &HashingEmbedder::new(8),
-            text_vectors: true,
+            text_vectors: Some(TextEncoding::F16),
             threads: Some(2),
             memory: None,
             sql: None,

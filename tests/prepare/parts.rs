@@ -542,6 +542,7 @@ fn options_of_one_half_are_refused_by_the_other() {
     for (option, words) in [
         (&["--dimension", "8"][..], "expected no option for embedding with --part"),
         (&["--no-text-vectors"], "because --merge embeds the texts"),
+        (&["--text-vectors", "int8"], "give --embedder, --model, --dimension, --text-vectors and"),
         (&["--memory", "1GB"], "expected no --memory with --part"),
         (&["--force"], "expected no --force with --part"),
         (&["--merge", "x"], "cannot be used with"),

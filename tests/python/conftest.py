@@ -28,6 +28,14 @@ def store_path(tmp_path_factory, shop_folder, schema_file):
 
 
 @pytest.fixture(scope="session")
+def int8_store(tmp_path_factory, shop_folder, schema_file):
+    """The same store with text vectors of 8-bit integers."""
+    path = tmp_path_factory.mktemp("int8") / "db"
+    headwater.prepare(shop_folder, schema_file, path, dimension=32, text_vectors="int8")
+    return path
+
+
+@pytest.fixture(scope="session")
 def listed_store(tmp_path_factory):
     """The shop with a task whose labels are rows of a table, which has no key."""
     # The tests of PyTorch run in an environment without pyarrow.

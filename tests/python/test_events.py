@@ -565,7 +565,12 @@ def test_booleans_and_integers_without_a_unit_are_told(tmp_path, events_schema):
         headwater.DataError, match='an integer since 1970 needs its unit, as in .*"s"'
     ):
         headwater.prepare(data, tmp_path / "no-unit.toml", tmp_path / "out")
-    for option in ({"dimension": 64}, {"text_vectors": False}, {"embedder": lambda texts: texts}):
+    for option in (
+        {"dimension": 64},
+        {"text_vectors": False},
+        {"text_vectors": "int8"},
+        {"embedder": lambda texts: texts},
+    ):
         with pytest.raises(headwater.InvalidArgument, match="expected no embedder, because events"):
             headwater.prepare(data, events_schema, tmp_path / "out", **option)
 
@@ -681,13 +686,7 @@ def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_sche
     refused = run("inspect", store, "--table", "pings", status=1)
     assert "found a store of events; use --token-row" in refused
     assert "found a store of events" in run("audit", store, status=3)
-    assert "no texts" in run(
-        "prepare",
-        data,
-        "--schema",
-        events_schema,
-        "--out",
-        tmp_path / "x",
-        "--no-text-vectors",
-        status=1,
-    )
+    for option in (["--no-text-vectors"], ["--text-vectors", "int8"]):
+        assert "no texts" in run(
+            "prepare", data, "--schema", events_schema, "--out", tmp_path / "x", *option, status=1
+        )

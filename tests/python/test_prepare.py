@@ -36,6 +36,43 @@ def test_a_function_is_an_embedder(tmp_path, shop_folder, schema_file):
     store.verify()
 
 
+def test_text_vectors_are_of_a_known_encoding(tmp_path, shop_folder, schema_file):
+    roots = {}
+    for chosen in (True, "f16", "int8", False):
+        out = tmp_path / str(chosen)
+        report = headwater.prepare(
+            shop_folder, schema_file, out, dimension=DIMENSION, text_vectors=chosen
+        )
+        roots[chosen] = report["root"]
+        found = headwater.Store(out)
+        assert found.metadata()["embedding"]["text_vectors"] == bool(chosen)
+        assert (found.text_scales() is None) == (chosen != "int8")
+    assert roots[True] == roots["f16"]
+    assert len(set(roots.values())) == 3
+    for wrong, name in (("int4", '"int4"'), (None, "None"), (8, "int")):
+        expected = f'text_vectors: expected True, False, "f16" or "int8", found {name}'
+        with pytest.raises(headwater.InvalidArgument, match=expected):
+            headwater.prepare(shop_folder, schema_file, tmp_path / "x", text_vectors=wrong)
+
+
+def test_a_preparation_by_the_command_has_int8_vectors(tmp_path, shop_folder, schema_file):
+    def run(*options):
+        line = ["headwater", "prepare", shop_folder, "--schema", schema_file, *options]
+        return subprocess.run(line, capture_output=True, text=True)
+
+    assert run("--out", tmp_path / "db", "--text-vectors", "int8").returncode == 0
+    assert headwater.Store(tmp_path / "db").text_embeddings().dtype == np.int8
+    described = subprocess.run(
+        ["headwater", "inspect", tmp_path / "db"], capture_output=True, text=True, check=True
+    )
+    assert " texts (vectors as int8)" in described.stdout
+    unknown = run("--out", tmp_path / "x", "--text-vectors", "int4")
+    assert (unknown.returncode, (tmp_path / "x").exists()) == (2, False)
+    assert 'expected f16 or int8, found "int4"' in unknown.stderr
+    both = run("--out", tmp_path / "x", "--text-vectors", "int8", "--no-text-vectors")
+    assert "cannot be used with" in both.stderr
+
+
 class EmbeddingServer(http.server.BaseHTTPRequestHandler):
     """A server with OpenAI's protocol; the vectors are those of `lengths`."""
 

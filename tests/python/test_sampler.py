@@ -64,6 +64,24 @@ def test_a_batch_has_the_tensors_of_the_format(store_path):
     assert (batch["is_target"].sum(axis=1) == 1).all()
 
 
+def test_a_batch_of_an_int8_store_has_scales(store_path, int8_store):
+    with sampler(store_path) as plain, sampler(int8_store) as running:
+        wanted, batch = plain.next_train_batch(), running.next_train_batch()
+        assert batch.keys() - wanted.keys() == {"text_batch_scales"}
+        for name in wanted.keys() - {"text_batch_embeddings"}:
+            np.testing.assert_array_equal(batch[name], wanted[name], err_msg=name)
+        vectors, scales = batch["text_batch_embeddings"], batch["text_batch_scales"]
+        assert (vectors.dtype, vectors.shape) == (np.int8, (256, 32))
+        assert (scales.dtype, scales.shape) == (np.float32, (256,))
+        error = np.abs(vectors * scales[:, None] - wanted["text_batch_embeddings"])
+        assert (error <= 0.501 * scales[:, None]).all()
+        np.testing.assert_array_equal(
+            running.text_scales(), headwater.Store(int8_store).text_scales()
+        )
+    with pytest.raises(headwater.InvalidArgument, match="text vectors of one encoding in a batch"):
+        headwater.Sampler({"one": store_path, "two": int8_store})
+
+
 def test_a_batch_outlives_its_sampler(store_path):
     running = sampler(store_path)
     column = running.next_train_batch()["column_ids"]

@@ -58,6 +58,32 @@ def test_vectors_are_the_stores_own_and_outlive_it(store_path):
     np.testing.assert_array_equal(vectors, expected)
 
 
+def test_int8_vectors_times_their_scales_are_near_the_float16_ones(store, int8_store):
+    found = headwater.Store(int8_store)
+    assert found.metadata()["embedding"]["text_encoding"] == "int8"
+    vectors, scales = found.text_embeddings(), found.text_scales()
+    assert (vectors.dtype, scales.dtype) == (np.int8, np.float32)
+    assert (vectors.shape, scales.shape) == (store.text_embeddings().shape, (len(vectors),))
+    wide = store.text_embeddings().astype(np.float32)
+    np.testing.assert_array_equal(scales, np.abs(wide).max(axis=1) / np.float32(127))
+    np.testing.assert_array_equal(vectors, np.rint(wide / scales[:, None]))
+    error = np.abs(vectors * scales[:, None] - wide)
+    assert (error <= 0.501 * scales[:, None]).all()
+    assert error.any()
+    np.testing.assert_array_equal(found.text_embedding(3), vectors[3])
+    np.testing.assert_array_equal(found.column_embeddings(), store.column_embeddings())
+    found.verify()
+
+
+def test_int8_vectors_and_scales_are_the_stores_own(store, int8_store):
+    found = headwater.Store(int8_store)
+    for own in (found.text_embeddings, found.text_scales):
+        assert np.shares_memory(own(), own())
+        with pytest.raises(ValueError, match="read-only"):
+            own()[:] = 0
+    assert store.text_scales() is None
+
+
 def test_vectors_may_be_asked_for_while_another_thread_folds_them(store_path):
     store = headwater.Store(store_path)
     vectors = store.text_embeddings()

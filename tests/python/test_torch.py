@@ -79,6 +79,13 @@ def test_tensors_equal_the_arrays_in_types_valid_as_indices(store_path):
         assert in_order[tensors["is_padding"] == 0].numel() > 0
 
 
+def test_int8_vectors_and_their_scales_are_tensors(int8_store):
+    with sampler(int8_store) as running:
+        tensors = next(iter(loader(running)))
+        kinds = [tensors[name].dtype for name in ("text_batch_embeddings", "text_batch_scales")]
+        assert kinds == [torch.int8, torch.float32]
+
+
 def test_worker_processes_are_refused(store_path):
     with (
         sampler(store_path, num_prefetch=0) as running,

@@ -11,7 +11,7 @@ use headwater::prepare::source;
 use headwater::prepare::{Options, prepare};
 use headwater::progress::Silent;
 use headwater::sampler::{Batch, Settings, Shape, Speed};
-use headwater::store::Store;
+use headwater::store::{Store, TextEncoding};
 use tempfile::TempDir;
 
 use crate::f1db_files::{data, rows, schema};
@@ -28,7 +28,7 @@ fn opened() -> Option<(TempDir, Arc<Store>, PathBuf)> {
     let out = folder.path().join("store");
     let options = Options {
         embedder: &Plain,
-        text_vectors: true,
+        text_vectors: Some(TextEncoding::F16),
         threads: None,
         memory: None,
         sql: None,

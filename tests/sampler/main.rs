@@ -14,6 +14,7 @@ mod f1db;
 #[path = "../shared/f1db.rs"]
 mod f1db_files;
 mod history;
+mod int8;
 mod known;
 mod labels;
 mod leak;

@@ -3,6 +3,7 @@
 use headwater::ErrorKind;
 use headwater::plan::{Cursor, CursorKind, Position, Split};
 use headwater::sampler::{Evaluation, Sampler, Settings, Shape, Speed, Texts};
+use headwater::store::TextVectors;
 
 use crate::{PLAIN, random_stores, sampler, sequences, small, stored, world};
 
@@ -264,7 +265,8 @@ fn texts_of_the_store_have_the_vectors_of_the_batch() {
             for (at, _) in cells.filter(|(_, (kind, is_null))| **kind == 5 && **is_null == 0) {
                 let [own, text] =
                     [&own, &global].map(|of| of.get::<u32>("text_embed_ids").unwrap()[at]);
-                let expected = store.text_embedding(text).unwrap().unwrap();
+                let expected = store.text_embedding(text).unwrap();
+                let Some(TextVectors::F16(expected)) = expected else { panic!("{expected:?}") };
                 let found = &vectors[own as usize * width..][..width];
                 assert!(expected.iter().map(|x| x.to_bits()).eq(found.iter().copied()));
                 compared += 1;

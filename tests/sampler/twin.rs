@@ -501,9 +501,9 @@ fn check(
         number(if let Cell::Numerical(score) = cell { *score } else { 0.0 });
         if let Cell::Text(text) = cell {
             let number = of!("text_embed_ids", u32)[at] as usize;
-            let vectors = batch.get::<half::f16>("text_batch_embeddings").unwrap();
-            let vector = store.text_embedding(*text).unwrap().unwrap();
-            assert_eq!(&vectors[number * vector.len()..][..vector.len()], vector);
+            let vectors = batch.text_vectors().unwrap().to_f32_vec();
+            let vector = store.text_embedding(*text).unwrap().unwrap().to_f32_vec();
+            assert_eq!(vectors[number * vector.len()..][..vector.len()], vector);
         } else {
             assert_eq!(of!("text_embed_ids", u32)[at], 0);
         }

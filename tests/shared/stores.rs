@@ -5,10 +5,9 @@ use std::path::Path;
 use half::f16;
 use headwater::Result;
 use headwater::prepare::embed::Embedder;
-use headwater::prepare::source::Source;
-use headwater::prepare::{Options, Report, prepare};
+use headwater::prepare::{Options, prepare};
 use headwater::progress::Silent;
-use headwater::store::Store;
+use headwater::store::{Store, TextEncoding};
 
 use crate::database::Database;
 
@@ -49,20 +48,10 @@ pub(crate) fn folder() -> tempfile::TempDir {
     }
 }
 
-pub(crate) fn prepared(
-    source: &dyn Source,
-    database: &Database,
-    out: &Path,
-    threads: usize,
-    memory: Option<u64>,
-) -> Result<Report> {
-    prepare(source, &database.schema, out, &options(threads, memory))
-}
-
 pub(crate) fn options(threads: usize, memory: Option<u64>) -> Options<'static> {
     Options {
         embedder: &Plain,
-        text_vectors: true,
+        text_vectors: Some(TextEncoding::F16),
         threads: Some(threads),
         memory,
         sql: None,
@@ -72,9 +61,20 @@ pub(crate) fn options(threads: usize, memory: Option<u64>) -> Options<'static> {
 
 /// Prepares the store of `database` in a temporary folder.
 pub(crate) fn store_of(database: &Database, cuts: &[usize]) -> (tempfile::TempDir, Store) {
+    encoded_store_of(database, cuts, Some(TextEncoding::F16))
+}
+
+/// Prepares the store of `database` with text vectors in this encoding.
+pub(crate) fn encoded_store_of(
+    database: &Database,
+    cuts: &[usize],
+    text_vectors: Option<TextEncoding>,
+) -> (tempfile::TempDir, Store) {
     let folder = folder();
     let out = folder.path().join("store");
-    prepared(&database.memory(cuts), database, &out, 2, None).unwrap_or_else(|e| panic!("{e}"));
+    let options = Options { text_vectors, ..options(2, None) };
+    prepare(&database.memory(cuts), &database.schema, &out, &options)
+        .unwrap_or_else(|e| panic!("{e}"));
     let store = Store::open(&out).unwrap_or_else(|e| panic!("{e}"));
     (folder, store)
 }

@@ -3,7 +3,7 @@
 use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
 use headwater::store::{
-    ALWAYS_VISIBLE, Cell, ColumnStats, Period, SEES_EVERYTHING, Scale, TimeMetadata,
+    ALWAYS_VISIBLE, Cell, ColumnStats, Period, SEES_EVERYTHING, Scale, TextVectors, TimeMetadata,
 };
 
 use crate::database::{Database, Value};
@@ -56,12 +56,13 @@ fn relations_have_a_short_and_a_full_name() {
 #[test]
 fn the_vectors_of_all_texts_are_those_of_each() {
     let (_folder, store) = store_of(&tiny::database(), &[5]);
-    let vectors = store.text_embeddings().unwrap().unwrap();
+    let vectors = store.text_embeddings().unwrap();
+    let Some(TextVectors::F16(vectors)) = vectors else { panic!("{vectors:?}") };
     let count = store.metadata().embedding.text_count;
     assert!(count > 1);
     assert_eq!(vectors.len(), count as usize * DIMENSION);
     for (text, vector) in (0..count).zip(vectors.chunks(DIMENSION)) {
-        assert_eq!(store.text_embedding(text).unwrap(), Some(vector));
+        assert_eq!(store.text_embedding(text).unwrap(), Some(TextVectors::F16(vector)));
     }
 }
 

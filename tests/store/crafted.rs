@@ -6,7 +6,7 @@ use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
 use headwater::store::{
     AggregateValue, ColumnStats, KnownMetadata, LinkMetadata, METADATA_FILE, Metadata, Period,
-    Scale, Store, TargetMetadata, TimeMetadata,
+    Scale, Store, TargetMetadata, TextEncoding, TimeMetadata,
 };
 
 use crate::database::{Database, Value};
@@ -297,7 +297,8 @@ fn p6_wrong_relations_tasks_and_paths_are_rejected() {
 #[test]
 fn p6_counts_that_disagree_with_the_files_are_rejected() {
     let most = u32::MAX;
-    let edits: [Edit; 8] = [
+    let edits: [Edit; 9] = [
+        |m| m.embedding.text_encoding = TextEncoding::Int8,
         |m| (m.embedding.dimension, m.embedding.text_count) = (u32::MAX, u32::MAX),
         |m| (m.embedding.dimension, m.embedding.category_count) = (u32::MAX, u32::MAX),
         |m| m.embedding.dimension = 0,
@@ -311,6 +312,10 @@ fn p6_counts_that_disagree_with_the_files_are_rejected() {
         let message = refused(edit);
         assert!(message.starts_with("DB/"), "{place}: {message}");
     }
+    let without = refused(|m| {
+        (m.embedding.text_encoding, m.embedding.text_vectors) = (TextEncoding::Int8, false);
+    });
+    assert_eq!(without, wrong("the texts have no vectors, and yet an encoding of vectors"));
     let message = refused(|m| m.tables[1].row_count = most);
     assert_eq!(
         message,

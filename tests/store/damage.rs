@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use headwater::plan::SplitRatios;
-use headwater::store::{METADATA_FILE, Store};
+use headwater::store::{METADATA_FILE, Store, TextEncoding};
 use headwater::{Error, ErrorKind};
 
 use crate::same_bits::files;
-use crate::{folder, random, store_of, tiny};
+use crate::{encoded_store_of, folder, random, store_of, tiny};
 
 /// Returns the results of all reads of a store, in a fixed order.
 fn everything(store: &Store) -> Vec<Result<String, Error>> {
@@ -63,6 +63,7 @@ fn everything(store: &Store) -> Vec<Result<String, Error>> {
         read(store.text(index).map(str::to_owned));
         read(store.text_embedding(index).map(|vector| format!("{vector:?}")));
     }
+    read(store.text_embeddings().map(|vectors| format!("{vectors:?}")));
     for index in 0..embedding.category_count {
         read(store.category(index).map(str::to_owned));
     }
@@ -80,7 +81,11 @@ struct DamagedStore {
 
 impl DamagedStore {
     fn new() -> Self {
-        let (folder, store) = store_of(&tiny::database(), &[5]);
+        Self::of(TextEncoding::F16)
+    }
+
+    fn of(encoding: TextEncoding) -> Self {
+        let (folder, store) = encoded_store_of(&tiny::database(), &[5], Some(encoding));
         store.verify(&|_| Ok(())).unwrap();
         let whole = everything(&store).into_iter().map(Result::unwrap).collect();
         Self { folder, whole }
@@ -154,6 +159,18 @@ fn p6_no_silent_change_by_a_flipped_bit() {
                 damaged.with_file(&name, &bytes, &format!("{name}: byte {at}, bit {bit}"));
             }
         }
+    }
+}
+
+#[test]
+fn p6_no_silent_change_of_int8_vectors_by_a_flipped_bit() {
+    let damaged = DamagedStore::of(TextEncoding::Int8);
+    let name = "text_embeddings.bin";
+    let whole = fs::read(damaged.path().join(name)).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        damaged.with_file(name, &bytes, &format!("{name}: byte {at}"));
     }
 }
 

@@ -5,35 +5,45 @@
 //! format version; those of older versions stay as they are.
 
 use headwater::ErrorKind;
-use headwater::store::{FORMAT_VERSION, Store};
+use headwater::store::{FORMAT_VERSION, Store, TextEncoding};
 
 use crate::manifest::{Golden, folder, is_asked_to_regenerate, manifest, regenerate};
 use crate::same_bits::files;
-use crate::{store_of, tiny, twin};
+use crate::{encoded_store_of, tiny, twin};
 
 /// One test, so that files are regenerated before they are checked.
 #[test]
 fn p6_golden_store_is_read_and_prepared_with_the_same_bytes() {
+    is_read_and_prepared(&format!("store-v{FORMAT_VERSION}-small"), TextEncoding::F16);
+    is_read_and_prepared(&format!("store-v{FORMAT_VERSION}-int8"), TextEncoding::Int8);
+}
+
+fn is_read_and_prepared(name: &str, encoding: TextEncoding) {
     let database = tiny::database();
-    let (prepared, _store) = store_of(&database, &[3]);
+    let (prepared, store) = encoded_store_of(&database, &[3], Some(encoding));
     let files_of_today = files(&prepared.path().join("store"));
-    let name = format!("store-v{FORMAT_VERSION}-small");
     if is_asked_to_regenerate() {
         let goldens: Vec<_> = files_of_today
             .iter()
             .map(|(file, bytes)| Golden {
                 name: format!("{name}/{file}"),
-                what: "the database of tests/store/tiny.rs".into(),
+                what: match encoding {
+                    TextEncoding::F16 => "the database of tests/store/tiny.rs".into(),
+                    TextEncoding::Int8 => "the same with --text-vectors int8".into(),
+                },
                 bytes,
                 message: None,
             })
             .collect();
         regenerate("tests/store/golden.rs", &goldens);
     }
-    let store = Store::open(&folder().join(&name)).unwrap();
-    store.verify(&|_| Ok(())).unwrap();
-    twin::compare(&database, &store);
-    let golden = files(&folder().join(&name));
+    let golden = Store::open(&folder().join(name)).unwrap();
+    golden.verify(&|_| Ok(())).unwrap();
+    if encoding == TextEncoding::F16 {
+        twin::compare(&database, &golden);
+    }
+    assert_eq!(golden.text_embeddings().unwrap(), store.text_embeddings().unwrap());
+    let golden = files(&folder().join(name));
     assert!(golden.keys().eq(files_of_today.keys()));
     for (file, bytes) in &golden {
         assert!(*bytes == files_of_today[file], "{file} is prepared otherwise than before");

@@ -6,6 +6,7 @@ mod damage;
 #[path = "../shared/database.rs"]
 mod database;
 mod golden;
+mod int8;
 mod laws;
 #[path = "../shared/manifest.rs"]
 mod manifest;
@@ -21,4 +22,21 @@ mod summaries;
 mod tiny;
 mod twin;
 
-use stores::{DIMENSION, folder, plain_vector, prepared, store_of};
+use std::path::Path;
+
+use headwater::Result;
+use headwater::prepare::source::Source;
+use headwater::prepare::{Report, prepare};
+
+use database::Database;
+use stores::{DIMENSION, encoded_store_of, folder, options, plain_vector, store_of};
+
+fn prepared(
+    source: &dyn Source,
+    database: &Database,
+    out: &Path,
+    threads: usize,
+    memory: Option<u64>,
+) -> Result<Report> {
+    prepare(source, &database.schema, out, &options(threads, memory))
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use headwater::prepare::schema::{Aggregate, Known, Reference, Table, Window};
 use headwater::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING, Scale,
-    SemanticType, Store, fixed_point,
+    SemanticType, Store, TextVectors, fixed_point,
 };
 
 use crate::database::{Database, Value};
@@ -204,7 +204,8 @@ pub(crate) fn compare(database: &Database, store: &Store) {
     for index in 0..texts.len() as u32 {
         let text = store.text(index).unwrap();
         assert!(texts.remove(text), "{text:?} twice, or in no row");
-        assert_eq!(store.text_embedding(index).unwrap().unwrap(), plain_vector(text));
+        let vector = store.text_embedding(index).unwrap().unwrap();
+        assert_eq!(vector, TextVectors::F16(&plain_vector(text)));
     }
     let categories = store.metadata().embedding.category_count;
     let vectors = store.categorical_embeddings().unwrap();

@@ -12,7 +12,7 @@ use headwater::prepare::schema::Schema;
 use headwater::prepare::{Options, prepare, source};
 use headwater::progress::Silent;
 use headwater::sampler::{Masks, Settings, Shape, Speed, Texts};
-use headwater::store::Store;
+use headwater::store::{Store, TextEncoding};
 use headwater_burn::Loader;
 
 /// The whole shop: five types of cells, texts among them, and several tasks.
@@ -48,7 +48,7 @@ fn folder() -> &'static Path {
             let schema = Schema::parse(&fs::read_to_string(schema).unwrap()).unwrap();
             let options = Options {
                 embedder: &HashingEmbedder::new(width),
-                text_vectors: true,
+                text_vectors: Some(TextEncoding::F16),
                 threads: None,
                 memory: None,
                 sql: None,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::sampler::Settings;
 use crate::store::{
     ColumnMetadata, ColumnStats, Kind, KnownMetadata, Scale, StatisticsUntil, Store, Table,
-    TableMetadata, TaskMetadata,
+    TableMetadata, TaskMetadata, TextEncoding,
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
@@ -115,7 +115,11 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
         plural(embedding.column_count.into(), "column"),
         plural(embedding.category_count.into(), "category"),
         plural(embedding.text_count.into(), "text"),
-        if embedding.text_vectors { "" } else { " (without vectors)" }
+        match (embedding.text_vectors, embedding.text_encoding) {
+            (false, _) => " (without vectors)",
+            (true, TextEncoding::F16) => "",
+            (true, TextEncoding::Int8) => " (vectors as int8)",
+        }
     ))?;
     output.line("tables")?;
     output.columns(metadata.tables.iter().map(|table| {

@@ -119,8 +119,8 @@ impl<'a> Preparation<'a> {
         self.write_names(&tables)?;
         let text_count = texts.count();
         self.options.progress.begin("embedding texts", Some(u64::from(text_count)));
-        let embedder = self.options.text_vectors.then_some(self.options.embedder);
-        self.files.push(texts.finish(embedder, self.options.progress)?);
+        let vectors = (self.options.embedder, self.options.text_vectors);
+        self.files.push(texts.finish(vectors, self.options.progress)?);
         self.write_metadata(tables, aggregates, tasks, text_count)
     }
 
@@ -584,7 +584,8 @@ impl<'a> Preparation<'a> {
                 column_count: self.column_count,
                 category_count: self.category_count,
                 text_count,
-                text_vectors: self.options.text_vectors,
+                text_vectors: self.options.text_vectors.is_some(),
+                text_encoding: self.options.text_vectors.unwrap_or_default(),
             },
             tables,
             relations: self.relations,

@@ -16,6 +16,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use half::f16;
+use rayon::prelude::*;
 
 use super::chain::{Chain, ChainReader, SpillWriter, replaced};
 use super::keys::{KeyDigest, KeyIndex, PARTS, part_of};
@@ -28,7 +29,7 @@ use crate::files::open_file;
 use crate::prepare::embed::Embedder;
 use crate::prepare::values::arrow_error;
 use crate::progress::Progress;
-use crate::store::{FileMetadata, TEXT_FILE};
+use crate::store::{FileMetadata, TEXT_FILE, TextEncoding, quantise};
 
 /// The number of texts in one call of the embedder.
 const TEXTS_PER_CALL: usize = 2048;
@@ -68,6 +69,7 @@ pub(super) struct Texts {
     strings: StringsWriter,
     file: ContainerWriter,
     path: PathBuf,
+    scratch: Scratch,
 }
 
 /// The numbers of the texts of one table, in the order of its rows.
@@ -187,7 +189,7 @@ impl SpilledTexts {
         })?;
         drop((entries, entries_spill, firsts, firsts_spill));
         let path = folder.join(TEXT_FILE);
-        Ok(Texts { numbers, starts: starts(&tables), count, strings, file, path })
+        Ok(Texts { numbers, starts: starts(&tables), count, strings, file, path, scratch })
     }
 }
 
@@ -240,21 +242,23 @@ impl Texts {
         TableNumbers { partitions: readers.collect(), columns }
     }
 
-    /// Writes the vectors of the texts, if there is an embedder for them, and ends the file.
+    /// Writes the vectors of the texts, if there is an embedder for them and an encoding, and ends the file.
     pub(super) fn finish(
         mut self,
-        embedder: Option<&dyn Embedder>,
+        (embedder, encoding): (&dyn Embedder, Option<TextEncoding>),
         progress: &dyn Progress,
     ) -> Result<FileMetadata> {
         let start = self.file.section_start();
         let count = self.strings.count();
         self.strings.finish(&mut self.file, "texts")?;
-        if let Some(embedder) = embedder {
+        if let Some(encoding) = encoding {
             self.file.begin_in_blocks("vectors", BlockSize::Small)?;
             let failed = |e| Error::io(&self.path, "reading", e);
             let mut reader = open_file(&self.path)?;
             reader.seek(SeekFrom::Start(start)).map_err(failed)?;
             let mut reader = BufReader::with_capacity(1 << 20, reader);
+            // For each text, once all vectors are written: there may be more of them than memory holds.
+            let (spill, mut scales) = (SpillWriter::new(&self.scratch), Chain::default());
             let mut done = 0;
             while done < count {
                 let now = TEXTS_PER_CALL.min(count - done);
@@ -268,9 +272,23 @@ impl Texts {
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
                 let mut vectors = vec![f16::ZERO; now * embedder.dimension()];
                 embedder.embed(&texts, &mut vectors)?;
-                self.file.write(bytemuck::cast_slice(&vectors))?;
+                match encoding {
+                    TextEncoding::F16 => self.file.write(bytemuck::cast_slice(&vectors))?,
+                    TextEncoding::Int8 => {
+                        let (values, of_texts) = quantised(&texts, &vectors, embedder)?;
+                        self.file.write(bytemuck::cast_slice(&values))?;
+                        let mut of_texts = of_texts.iter();
+                        of_texts.try_for_each(|scale| {
+                            spill.append(&mut scales, [&scale.to_le_bytes()])
+                        })?;
+                    }
+                }
                 progress.advance(now as u64)?;
                 done += now;
+            }
+            if encoding == TextEncoding::Int8 {
+                self.file.begin_in_blocks("scales", BlockSize::Small)?;
+                scales.for_each(|bytes| self.file.write(bytes))?;
             }
         }
         self.file.finish()
@@ -325,6 +343,29 @@ fn starts(tables: &[TableTexts]) -> Vec<(usize, Vec<u64>)> {
         start
     };
     tables.iter().map(start_of).collect()
+}
+
+/// Returns the vectors of texts as integers, and their scales.
+fn quantised(
+    texts: &[&str],
+    vectors: &[f16],
+    embedder: &dyn Embedder,
+) -> Result<(Vec<i8>, Vec<f32>)> {
+    let dimension = embedder.dimension();
+    let mut values = vec![0; vectors.len()];
+    let slots = values.par_chunks_mut(dimension).zip(vectors.par_chunks(dimension)).zip(texts);
+    let scales = slots.map(|((values, vector), text)| {
+        quantise(vector, values).map_err(|bad| {
+            Error::data(format!(
+                "expected finite numbers from the embedder {}, found {bad} in the vector of {text:?}; \
+                 correct the embedder",
+                embedder.name()
+            ))
+        })
+    });
+    // Of several errors, the first.
+    let scales: Vec<Result<f32>> = scales.collect();
+    Ok((values, scales.into_iter().collect::<Result<_>>()?))
 }
 
 fn utf8(text: &[u8]) -> Result<&str> {

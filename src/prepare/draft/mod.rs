@@ -67,7 +67,8 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// # Example
 /// ```
 /// use headwater::prepare::{Options, draft::draft, embed::HashingEmbedder, prepare, source};
-/// use headwater::{progress::Silent, store::Store};
+/// use headwater::progress::Silent;
+/// use headwater::store::{Store, TextEncoding};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let (data, out) = (folder.path().join("users.csv"), folder.path().join("shop.db"));
@@ -76,8 +77,8 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// let drafted = draft(&*source, "shop", &|_table| Ok(()))?;
 /// assert_eq!(drafted.schema.tables[0].key, ["id"]);
 /// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
-/// let (threads, memory) = (None, None);
-/// let options = Options { embedder, text_vectors: true, threads, memory, sql: None, progress };
+/// let (text_vectors, threads, memory) = (Some(TextEncoding::F16), None, None);
+/// let options = Options { embedder, text_vectors, threads, memory, sql: None, progress };
 /// prepare(&*source, &drafted.schema, &out, &options)?;
 /// assert_eq!(Store::open(&out)?.tables().len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
