@@ -1,15 +1,18 @@
 //! Acceptance test 1: the tensors and the masks of a batch.
 
+use std::sync::Arc;
+
 use burn::tensor::{Bool, Device, Tensor};
 use half::f16;
 use headwater::plan::{Assignment, Split};
 use headwater::sampler::{
     Batch, Children, Masks, Pool, Sampler, Settings, Shape, Speed, Texts, Walk,
 };
+use headwater::store::{Store, TextVectors};
 use headwater_burn::{GraphBatch, MaskedTargets, Tables, TimeScales};
 use proptest::prelude::*;
 
-use crate::shop::{bits, floats, ints, settings, shop};
+use crate::shop::{bits, floats, int8_path, ints, settings, shop};
 
 fn flags<const D: usize>(tensor: &Tensor<D, Bool>) -> Vec<u8> {
     tensor.clone().int().try_to_vec_as().unwrap()
@@ -221,6 +224,34 @@ fn check_targets(
         };
         assert_eq!(found, expected, "type {kind} at {place}");
     }
+}
+
+/// Integers are multiplied by their scales, in batches and in the table of all texts.
+#[test]
+fn int8_vectors_become_floats() {
+    let store = Arc::new(Store::open(&int8_path()).unwrap());
+    let (rank, device) = (Assignment::new(0, 1).unwrap(), Device::flex());
+    let stores = vec![Arc::clone(&store)];
+    let sampler = Sampler::new(stores, settings(), rank, Speed::default()).unwrap();
+    let multiplied = |values: &[i8], scales: &[f32]| -> Vec<f32> {
+        let vectors = values.chunks_exact(24).zip(scales);
+        vectors
+            .flat_map(|(vector, scale)| vector.iter().map(move |&x| f32::from(x) * scale))
+            .collect()
+    };
+    for _ in 0..5 {
+        let (batch, _) = sampler.next(Split::Train).unwrap();
+        let found = GraphBatch::new(&batch, &device).unwrap().text_batch_embeddings.unwrap();
+        let scales = batch.get::<f32>("text_batch_scales").unwrap();
+        let expected = multiplied(batch.get("text_batch_embeddings").unwrap(), scales);
+        assert!(expected.iter().any(|number| *number != 0.0));
+        assert_eq!(floats(&found), expected);
+        assert_eq!(found.dims(), [scales.len(), 24]);
+    }
+    let tables = Tables::new(&store, &device).unwrap().with_texts(&store).unwrap();
+    let vectors = store.text_embeddings().unwrap().unwrap();
+    let TextVectors::Int8 { values, scales } = vectors else { panic!("{vectors:?}") };
+    assert_eq!(floats(&tables.texts.unwrap()), multiplied(values, scales));
 }
 
 /// Test 1: targets are the values at their places, and weigh where there are some.

@@ -34,6 +34,11 @@ pub(crate) fn narrow_path() -> PathBuf {
     folder().join("narrow")
 }
 
+/// The whole shop with text vectors of 8-bit integers.
+pub(crate) fn int8_path() -> PathBuf {
+    folder().join("int8")
+}
+
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -42,13 +47,17 @@ fn folder() -> &'static Path {
         let data = folder.join("data");
         demo_data(&data).unwrap();
         let small = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/demo-shop/schema.toml");
-        for (name, schema, width) in
-            [("shop", &data.join("schema.toml"), 24), ("churn", &small, 24), ("narrow", &small, 16)]
-        {
+        let whole = data.join("schema.toml");
+        for (name, schema, width, encoding) in [
+            ("shop", &whole, 24, TextEncoding::F16),
+            ("int8", &whole, 24, TextEncoding::Int8),
+            ("churn", &small, 24, TextEncoding::F16),
+            ("narrow", &small, 16, TextEncoding::F16),
+        ] {
             let schema = Schema::parse(&fs::read_to_string(schema).unwrap()).unwrap();
             let options = Options {
                 embedder: &HashingEmbedder::new(width),
-                text_vectors: Some(TextEncoding::F16),
+                text_vectors: Some(encoding),
                 threads: None,
                 memory: None,
                 sql: None,
