@@ -12,12 +12,6 @@ from runs import confluence, errors_of, process_options, records, results, run, 
 SETTINGS = config.Model(width=16, heads=2, layers=2, hidden=24, compute="float32", epochs=True)
 DATA = config.Data(batch_size=4, sequence_length=34, max_rows=7)
 SHORT = ["optimizer.steps=6", "run.evaluate_every=3", "run.checkpoint_every=1"]
-# Texts that are masked, and those that come with each batch.
-FORMS = {
-    "on the device": ["data.texts='global'"],
-    "in batches": ["data.texts='batch'"],
-    "to be predicted": ["data.texts='global'", "data.mask_share=0.2"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +28,14 @@ def outputs():
     )
 
     @jax.jit
-    def found(tables):
+    def found(params, one, tables):
         target, masked = model.predict_masked(params, one, tables, SETTINGS, shape)
         cells = batch.expand(one, tables, DATA.max_rows)
         texts = model.text_vectors(one, tables, shape)
         losses = loss.masked_losses(masked, cells, one, tables, texts)
         return target, masked.texts, losses.sums[batch.TEXT], losses.counts[batch.TEXT]
 
-    return lambda tables: jax.device_get(found(tables))
+    return lambda tables: jax.device_get(found(params, one, tables))
 
 
 def quantised(tables):
@@ -85,28 +79,50 @@ def test_batches_bring_int8_texts_and_their_scales_to_the_device(int8_store, tin
     np.testing.assert_array_equal(texts.at(places), wanted[places])
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_run_on_int8_texts_is_near_that_on_float16(form, tiny, int8_store, tmp_path):
-    settings = [*tiny, *SHORT, *FORMS[form]]
-    outs = {}
-    for name, stores in (("f16", []), ("int8", [f"data.stores={int8_store}"])):
-        outs[name] = tmp_path / name
-        finished = run([*settings, *stores], outs[name])
-        assert finished.returncode == 0, finished.stderr
-    halves, integers = map(records, outs.values())
-    losses = [
-        [line["train/loss"] for line in lines if "train/loss" in line]
-        for lines in (halves, integers)
-    ]
-    assert losses[0]
-    np.testing.assert_allclose(*losses, rtol=1e-2)
-    assert losses[0] != losses[1]
-
-
-def test_p9_two_processes_change_no_bit_of_a_run_on_int8_texts(tiny, int8_store, tmp_path):
-    settings = [*tiny, *SHORT, *FORMS["in batches"], f"data.stores={int8_store}"]
-    finished = run(settings, tmp_path / "one")
+def trained(settings, out):
+    """Trains on one process; returns the records of the run."""
+    finished = run(settings, out)
     assert finished.returncode == 0, finished.stderr
+    return records(out)
+
+
+@pytest.fixture(scope="module")
+def in_batches(tiny, int8_store, tmp_path_factory):
+    """The folder of a run on int8 texts that come with the batches, and its settings."""
+    settings = [*tiny, *SHORT, "data.texts='batch'", f"data.stores={int8_store}"]
+    out = tmp_path_factory.mktemp("int8") / "run"
+    trained(settings, out)
+    return out, settings
+
+
+def losses(lines):
+    return [line["loss"] for line in lines if line.get("split")]
+
+
+def test_a_run_on_int8_texts_is_near_that_on_float16(in_batches, tiny, tmp_path):
+    out, _ = in_batches
+    halves = trained([*tiny, *SHORT, "data.texts='batch'"], tmp_path / "f16")
+    found, wanted = losses(records(out)), losses(halves)
+    assert len(found) == 9
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+    assert found != wanted
+
+
+def test_a_model_that_predicts_int8_texts_is_near_that_of_float16(tiny, int8_store, tmp_path):
+    settings = [*tiny, *SHORT, "data.mask_share=0.2"]
+    halves = trained(settings, tmp_path / "f16")
+    integers = trained([*settings, f"data.stores={int8_store}"], tmp_path / "int8")
+    found, wanted = (
+        [line["masked"]["text"] for line in lines if line.get("split")]
+        for lines in (integers, halves)
+    )
+    assert len(found) == 9
+    np.testing.assert_allclose(found, wanted, rtol=1e-2)
+    assert found != wanted
+
+
+def test_p9_two_processes_change_no_bit_of_a_run_on_int8_texts(in_batches, tmp_path):
+    out, settings = in_batches
     options = process_options(2)
     ranks = [start_run(settings, tmp_path / "two", *options, rank) for rank in range(2)]
     try:
@@ -116,15 +132,19 @@ def test_p9_two_processes_change_no_bit_of_a_run_on_int8_texts(tiny, int8_store,
     finally:
         for rank in ranks:
             rank.kill()
-    assert records(tmp_path / "two") == records(tmp_path / "one")
-    assert results(tmp_path / "two") == results(tmp_path / "one")
+    assert records(tmp_path / "two") == records(out)
+    assert results(tmp_path / "two") == results(out)
 
 
-def test_a_run_on_stores_of_two_encodings_is_refused(tiny, demo_store, int8_store, tmp_path):
-    stores = f"data.stores={{one='{demo_store}', two='{int8_store}'}}"
-    finished = confluence(
-        "train", "--set", stores, "--set", "data.texts='batch'", "--out", tmp_path / "run"
-    )
-    assert finished.returncode == 1
-    expected = f"found f16 in {demo_store} and int8 in {int8_store}; prepare one of them again"
-    assert expected in finished.stderr
+def test_a_run_on_stores_of_two_encodings_is_refused(demo_store, tmp_path):
+    data, other = demo_store.parent / "data", tmp_path / "other"
+    schema = (data / "schema.toml").read_text().replace('"demo-shop"', '"another"', 1)
+    (tmp_path / "schema.toml").write_text(schema)
+    headwater.prepare(data, tmp_path / "schema.toml", other, dimension=32, text_vectors="int8")
+    stores = f"data.stores=['{demo_store}', '{other}']"
+    for texts in ("global", "batch"):
+        given = ["--set", stores, "--set", f"data.texts='{texts}'", "--out", tmp_path / "run"]
+        finished = confluence("train", *given)
+        assert finished.returncode == 1
+        expected = f"found f16 in {demo_store} and int8 in {other}; prepare one of them again"
+        assert expected in finished.stderr
