@@ -25,7 +25,7 @@ from confluence import (
     members,
     times,
 )
-from confluence.batch import HostBatch, vocabulary_and_tables
+from confluence.batch import HostBatch, text_encoding, vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints, StoreIdentity
 from confluence.feed import DeviceTransfer, Samplers, open_samplers
 from confluence.intervals import Intervals
@@ -285,7 +285,7 @@ def open_stores(settings: config.Config) -> list[headwater.Store]:
     """Opens the stores of a run.
 
     Raises:
-        ConfigError: There is no store.
+        ConfigError: There is no store, or the stores do not go together.
         HeadwaterError: A store cannot be opened.
     """
     if not settings.data.stores:
@@ -304,6 +304,8 @@ def open_stores(settings: config.Config) -> list[headwater.Store]:
             f"data.stores: two stores have the name {twice!r}, which their tasks would share; "
             "prepare one of them from a schema with another name"
         )
+    # Before a sampler of these stores refuses them, which has other advice.
+    text_encoding(stores)
     return stores
 
 

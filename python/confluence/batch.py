@@ -190,7 +190,7 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     column_vectors = [store.column_embeddings() for store in stores]
     relation_vectors = [store.relation_embeddings() for store in stores]
     category_vectors = [store.categorical_embeddings() for store in stores]
-    encoding = _text_encoding(stores)
+    encoding = text_encoding(stores)
     text_vectors = [_text_vectors(store, texts, encoding) for store in stores]
     scales = encoding == "int8" and texts == "global"
     most = max((_target_categories(found) for found in metadata), default=0)
@@ -497,7 +497,7 @@ def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return whole
 
 
-def _text_encoding(stores: Sequence[Any]) -> str:
+def text_encoding(stores: Sequence[Any]) -> str:
     """Returns the encoding of the vectors of texts, "f16" or "int8", which is that of all stores.
 
     Raises:

@@ -9,8 +9,8 @@ use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::sampler::Settings;
 use crate::store::{
-    ColumnMetadata, ColumnStats, Kind, KnownMetadata, Scale, StatisticsUntil, Store, Table,
-    TableMetadata, TaskMetadata, TextEncoding,
+    ColumnMetadata, ColumnStats, EmbeddingMetadata, Kind, KnownMetadata, Scale, StatisticsUntil,
+    Store, Table, TableMetadata, TaskMetadata, TextEncoding,
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
@@ -87,9 +87,25 @@ fn find_row(table: &Table, wanted: &str) -> Result<u32> {
     table.require(wanted)
 }
 
+/// Returns what a store has vectors of, and how.
+fn embedding_words(embedding: &EmbeddingMetadata) -> String {
+    format!(
+        "{} of dimension {}: {}, {}, {}{}",
+        embedding.embedder,
+        embedding.dimension,
+        plural(embedding.column_count.into(), "column"),
+        plural(embedding.category_count.into(), "category"),
+        plural(embedding.text_count.into(), "text"),
+        match (embedding.text_vectors, embedding.text_encoding) {
+            (false, _) => " (without vectors)",
+            (true, TextEncoding::F16) => "",
+            (true, TextEncoding::Int8) => " (vectors as int8)",
+        }
+    )
+}
+
 fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result<()> {
     let metadata = store.metadata();
-    let embedding = &metadata.embedding;
     output.line(&format!(
         "{}: {} in {}; {}",
         metadata.database,
@@ -108,19 +124,7 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
             format!("statistics of the rows until {}, {whose}", time_text(*time_us))
         }
     })?;
-    output.line(&format!(
-        "{} of dimension {}: {}, {}, {}{}\n",
-        embedding.embedder,
-        embedding.dimension,
-        plural(embedding.column_count.into(), "column"),
-        plural(embedding.category_count.into(), "category"),
-        plural(embedding.text_count.into(), "text"),
-        match (embedding.text_vectors, embedding.text_encoding) {
-            (false, _) => " (without vectors)",
-            (true, TextEncoding::F16) => "",
-            (true, TextEncoding::Int8) => " (vectors as int8)",
-        }
-    ))?;
+    output.line(&format!("{}\n", embedding_words(&metadata.embedding)))?;
     output.line("tables")?;
     output.columns(metadata.tables.iter().map(|table| {
         let key = if table.key.is_empty() { "-".to_owned() } else { table.key.join(", ") };
