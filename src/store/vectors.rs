@@ -171,14 +171,29 @@ impl TextSections {
 /// Every operation is one of IEEE 754 on 32-bit floats, so the result has the same bits everywhere.
 #[cfg(feature = "prepare")]
 pub(crate) fn quantise(vector: &[f16], values: &mut [i8]) -> std::result::Result<f32, f16> {
-    if let Some(&bad) = vector.iter().find(|x| !x.is_finite()) {
+    /// Numbers that are widened at a time.
+    const TOGETHER: usize = 256;
+    /// 1.5 times 2^23: a sum with it has no room for a fraction, so it is rounded, to even, and its lowest byte
+    /// is the integer.
+    const NO_FRACTION: f32 = 12_582_912.0;
+    // Magnitudes are in the order of their bits.
+    let greatest = vector.iter().fold(0, |most, x| (x.to_bits() & 0x7fff).max(most));
+    let greatest = f16::from_bits(greatest);
+    if let Some(&bad) = vector.iter().find(|x| !greatest.is_finite() && !x.is_finite()) {
         return Err(bad);
     }
-    let greatest = vector.iter().fold(0_f32, |most, x| most.max(x.to_f32().abs()));
-    let scale = greatest / MOST;
-    for (value, x) in values.iter_mut().zip(vector) {
-        // Of zeros, the quotient is NaN, which becomes 0.
-        *value = (x.to_f32() / scale).round_ties_even() as i8;
+    if greatest == f16::ZERO {
+        values.fill(0);
+        return Ok(0.0);
+    }
+    let scale = greatest.to_f32() / MOST;
+    let mut wide = [0.0; TOGETHER];
+    for (values, vector) in values.chunks_mut(TOGETHER).zip(vector.chunks(TOGETHER)) {
+        let wide = &mut wide[..vector.len()];
+        vector.convert_to_f32_slice(wide);
+        for (value, x) in values.iter_mut().zip(wide) {
+            *value = (*x / scale + NO_FRACTION).to_bits() as i8;
+        }
     }
     Ok(scale)
 }
