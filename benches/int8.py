@@ -2,10 +2,10 @@
 
     python benches/int8.py --work FOLDER [--scale 0.2] [--rounds 5] [--record FILE]
 
-Prepares TPC-H in both, on one core: CPU seconds, and bytes of the file of texts. Then batches of the
-sampler, on one core and one thread, when warm and over the first 1,000: the texts come with them.
-Then `confluence` trains on the demo shop for each encoding with the same random seeds, and the
-losses are compared.
+Prepares TPC-H in both, on one core: CPU seconds, and bytes of the file of texts. Then batches of
+the sampler, on one core and one thread, when warm and over the first 1,000: the texts come with
+them. Then `confluence` trains on the demo shop for each encoding with the same random seeds, and
+the losses are compared.
 """
 
 from __future__ import annotations
