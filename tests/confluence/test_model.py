@@ -364,7 +364,7 @@ def test_the_order_of_cells_and_rows_does_not_change_predictions(kind):
     cells = {
         name: np.take_along_axis(np.asarray(array), orders, axis=1)
         for name, array in one._asdict().items()
-        if array.shape == one.types.shape
+        if np.shape(array) == one.types.shape
     }
     cells["rows"] = np.take_along_axis(rows.astype(np.uint16), cells["rows"].astype(int), axis=1)
     shuffled = one._replace(
