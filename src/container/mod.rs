@@ -32,7 +32,7 @@ pub(crate) use folder::{
 };
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]
-pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};
+pub(crate) use writer::{ContainerWriter, EncodedStrings, StringsWriter, read_next};
 #[cfg(feature = "prepare")]
 pub(crate) use {file::is_container, folder::read_root};
 

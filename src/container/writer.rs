@@ -1,8 +1,9 @@
 //! Writes the `.bin` files of a store, section after section, in one pass.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use rayon::prelude::*;
 
@@ -16,6 +17,10 @@ use crate::error::{Error, Result};
 
 /// The bytes that are hashed and written together: some blocks, so that threads share the hashing.
 const PIECE_BYTES: usize = 32 * BlockSize::Large.bytes();
+
+/// After so many bytes they go to the disk while more are written, so that the fsync of the finished file
+/// finds few that are not there.
+const WRITTEN_OUT_BYTES: u64 = 32 << 20;
 
 /// A `.bin` file being written.
 ///
@@ -31,6 +36,9 @@ pub(crate) struct ContainerWriter {
     version: u32,
     /// The bytes of the section that are not written yet; they begin at a block.
     piece: Vec<u8>,
+    /// The bytes that have begun to go to the disk, and the thread that waits for them.
+    written_out: u64,
+    writing_out: Option<JoinHandle<io::Result<()>>>,
 }
 
 /// The section that is being written.
@@ -56,6 +64,8 @@ impl ContainerWriter {
             section: None,
             version: VERSION,
             piece: Vec::new(),
+            written_out: 0,
+            writing_out: None,
         })
     }
 
@@ -142,6 +152,7 @@ impl ContainerWriter {
             .seek(SeekFrom::Start(0))
             .and_then(|_| self.file.write_all(&header))
             .map_err(|e| Error::io(&self.path, "writing", e))?;
+        self.end_writing_out()?;
         Ok(FileMetadata {
             path: self.name,
             length: self.position,
@@ -170,7 +181,22 @@ impl ContainerWriter {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|e| Error::io(&self.path, "writing", e))?;
         self.position += bytes.len() as u64;
+        let is_writing_out = self.writing_out.as_ref().is_some_and(|thread| !thread.is_finished());
+        if self.position - self.written_out >= WRITTEN_OUT_BYTES && !is_writing_out {
+            self.end_writing_out()?;
+            let file = self.file.try_clone().map_err(|e| Error::io(&self.path, "writing", e))?;
+            // Without the thread the last fsync takes longer, and that is all.
+            self.writing_out = thread::Builder::new().spawn(move || file.sync_data()).ok();
+            self.written_out = self.position;
+        }
         Ok(())
+    }
+
+    /// Waits for what goes to the disk: the system tells an error only once, so it must not be lost.
+    fn end_writing_out(&mut self) -> Result<()> {
+        let Some(thread) = self.writing_out.take() else { return Ok(()) };
+        let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+        ended.map_err(|e| Error::io(&self.path, "writing", e))
     }
 }
 
@@ -195,16 +221,23 @@ impl StringsWriter {
             self.offsets.push(self.position);
         }
         self.buffer.clear();
-        let mut length = string.len();
-        while length >= 0x80 {
-            self.buffer.push(length as u8 | 0x80);
-            length >>= 7;
-        }
-        self.buffer.push(length as u8);
-        self.buffer.extend_from_slice(string.as_bytes());
+        encode(string.as_bytes(), &mut self.buffer);
         self.count += 1;
         self.position += self.buffer.len() as u64;
         writer.write(&self.buffer)
+    }
+
+    /// Appends strings that were encoded to follow those before.
+    pub(crate) fn append(
+        &mut self,
+        writer: &mut ContainerWriter,
+        strings: &EncodedStrings,
+    ) -> Result<()> {
+        debug_assert_eq!(self.count, strings.first);
+        self.offsets.extend(strings.starts.iter().map(|start| self.position + start));
+        self.count += strings.count;
+        self.position += strings.bytes.len() as u64;
+        writer.write(&strings.bytes)
     }
 
     /// Returns the number of strings written.
@@ -216,6 +249,43 @@ impl StringsWriter {
     pub(crate) fn finish(self, writer: &mut ContainerWriter, prefix: &str) -> Result<()> {
         writer.section(&format!("{prefix}.offsets"), &self.offsets)
     }
+}
+
+/// Strings that are encoded before they are written, so that threads encode several runs of strings at once.
+pub(crate) struct EncodedStrings {
+    /// The number of strings before them.
+    first: usize,
+    count: usize,
+    bytes: Vec<u8>,
+    /// Where those begin whose offsets are recorded.
+    starts: Vec<u64>,
+}
+
+impl EncodedStrings {
+    /// Returns no strings, which will follow `first` others.
+    pub(crate) fn after(first: usize) -> Self {
+        Self { first, count: 0, bytes: Vec::new(), starts: Vec::new() }
+    }
+
+    /// Adds a string by its bytes, which must be UTF-8.
+    pub(crate) fn push(&mut self, string: &[u8]) {
+        if (self.first + self.count).is_multiple_of(GROUP) {
+            self.starts.push(self.bytes.len() as u64);
+        }
+        encode(string, &mut self.bytes);
+        self.count += 1;
+    }
+}
+
+/// Appends a string to `bytes`, after its length.
+fn encode(string: &[u8], bytes: &mut Vec<u8>) {
+    let mut length = string.len();
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend_from_slice(string);
 }
 
 /// Reads the next string from a file of strings that is still being written.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::read_ahead::in_order;
+use super::in_order::in_order;
 use super::scratch::{Scratch, Taken};
 use crate::error::{Error, Result};
 
@@ -227,7 +227,7 @@ pub(super) fn replaced(
     let mut all = Vec::with_capacity(chains.len());
     let mut numbered = chains.iter().enumerate();
     in_order(
-        || numbered.by_ref().take(rayon::current_num_threads()).collect(),
+        |_| numbered.next(),
         |(place, chain): (usize, &Chain)| replace(place, chain),
         |bytes| {
             let mut chain = Chain::default();

@@ -4,8 +4,8 @@
 //! a part for each thread, however many rows there are, and what threads and parts there are changes no byte.
 
 use super::chain::{CHUNK_BYTES, Chain, SpillWriter};
+use super::in_order::in_order;
 use super::links::Parents;
-use super::read_ahead::in_order;
 use super::scratch::Scratch;
 use crate::bytes::{filled, reserve};
 use crate::container::ContainerWriter;
@@ -85,7 +85,7 @@ impl Children {
         };
         let mut waiting = parts.into_iter();
         in_order(
-            || waiting.by_ref().take(rayon::current_num_threads()).collect(),
+            |_| waiting.next(),
             |(first, begin, links)| {
                 let parents = width.min(parent_rows - first);
                 Part::sort(&links.load()?, first, parents, begin, times)

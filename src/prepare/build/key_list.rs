@@ -3,8 +3,8 @@
 //! Parts of all keys are worked off beside each other, so memory holds as many parts as there are threads.
 
 use super::chain::{Chain, SpillWriter, replaced};
+use super::in_order::in_order;
 use super::keys::{KeyDigest, KeyIndex, PARTS, identity, is_null, part_of};
-use super::read_ahead::in_order;
 use crate::bytes::reserve;
 use crate::error::Result;
 
@@ -67,7 +67,7 @@ impl KeyList {
         let mut all = Repeated::default();
         let mut parts = self.parts.iter();
         in_order(
-            || parts.by_ref().take(rayon::current_num_threads()).collect(),
+            |_| parts.next(),
             |part: &Chain| {
                 let part = part.load()?;
                 let mut keys = reserve(part.len() / ENTRY_BYTES)?;

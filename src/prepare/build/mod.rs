@@ -2,8 +2,8 @@
 //! builds the store of a log of events. `parts/` lets several processes share the reading of the tables.
 //!
 //! The first pass reads each table once from its source and stages its cells; between the passes the
-//! distinct texts are numbered; the second pass writes records and lists of children, when all
-//! statistics, categories, keys and texts are known.
+//! distinct texts are numbered, while rows find their parents and times; the second pass writes records
+//! and lists of children, when all statistics, categories, keys and texts are known.
 //!
 //! Whatever there is once for each row goes to spill files without names: keys, links and texts parted by
 //! their digests, children by their parents. Threads work off some parts at a time, so memory holds a part for
@@ -16,9 +16,11 @@ mod aggregates;
 mod chain;
 mod children;
 pub(super) mod columns;
+mod dates;
 mod events;
 mod first_pass;
 mod groups;
+mod in_order;
 mod key_list;
 pub(super) mod keys;
 mod layout;
@@ -39,6 +41,7 @@ mod second_pass;
 mod summaries;
 mod table_columns;
 mod tasks;
+mod text_runs;
 mod texts;
 mod until;
 

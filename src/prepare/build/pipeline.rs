@@ -10,6 +10,7 @@ use half::f16;
 use super::aggregates;
 use super::chain::SpillWriter;
 use super::columns::{ColumnSummary, Summary};
+use super::dates::{Dated, Dating};
 use super::first_pass::{Ingested, TableInput, TableRows, ingest};
 use super::groups::{self, Buckets};
 use super::keys::write_key;
@@ -110,10 +111,15 @@ impl<'a> Preparation<'a> {
             ingested[place] = Some(read);
         }
         drop(spill);
-        let ingested = ingested.into_iter().flatten().collect();
-        let texts = texts.number(self.folder, self.options.progress)?;
+        let mut ingested: Vec<_> = ingested.into_iter().flatten().collect();
+        let (folder, progress) = (self.folder, self.options.progress);
+        // Neither needs the other.
+        let (texts, dated) =
+            rayon::join(|| texts.number(folder, progress), || self.date_tables(&mut ingested));
+        let texts = texts?;
         let mut derived = self.read_tasks()?;
-        let tables = self.write_tables(ingested, &texts, &mut derived)?;
+        self.keys.clear();
+        let tables = self.write_tables(ingested, dated?, &texts, &mut derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
         let aggregates = self.place_aggregates(&tables)?;
         self.write_names(&tables)?;
@@ -225,35 +231,49 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    /// Runs the second pass; a table comes after the one whose time it inherits.
+    /// Resolves all references, and finds the times of all rows; a table comes after the one whose time it
+    /// inherits.
+    fn date_tables(&self, ingested: &mut [Ingested]) -> Result<Dated> {
+        let schema = self.schema;
+        let mut dated = Dated::new(schema);
+        for place in time_order(schema) {
+            let table = &schema.tables[place];
+            let rows = |columns: &[String]| self.rows_of(table, columns);
+            let dating = Dating {
+                schema,
+                keys: &self.keys,
+                scratch: &self.scratch,
+                text_of: &|columns, row| text_of(rows(columns), row),
+            };
+            dating
+                .date(place, &mut ingested[place], &mut dated)
+                .context(|| format!("table {:?}", table.name))?;
+        }
+        Ok(dated)
+    }
+
+    /// Runs the second pass.
     fn write_tables(
         &mut self,
         mut ingested: Vec<Ingested>,
+        dated: Dated,
         texts: &Texts,
         derived_tasks: &mut HashMap<String, Derived>,
     ) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
         let (schema, scratch) = (self.schema, self.scratch.clone());
+        let Dated { times, parents } = dated;
         let mut second = SecondPass {
             schema,
-            keys: std::mem::take(&mut self.keys),
             row_counts,
             first_relations: first_relations(schema),
-            times: schema.tables.iter().map(|_| None).collect(),
+            times,
             undated: vec![Undated::default(); schema.tables.len()],
             summaries: Vec::new(),
             graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
             scratch: &scratch,
         };
-        let mut parents: Vec<_> = schema.tables.iter().map(|_| Vec::new()).collect();
-        for place in time_order(schema) {
-            let read = &mut ingested[place];
-            let rows = |columns: &[String]| self.rows_of(&schema.tables[place], columns);
-            parents[place] = second
-                .date(place, read, &|columns, row| text_of(rows(columns), row))
-                .context(|| format!("table {:?}", schema.tables[place].name))?;
-        }
         self.statistics_until = statistics_until(schema, derived_tasks)?;
         let mut unscaled = self.restrict_statistics(&mut ingested, derived_tasks, &second.times)?;
         self.use_target_statistics(&mut ingested, derived_tasks, &mut unscaled);

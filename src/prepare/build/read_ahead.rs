@@ -1,16 +1,17 @@
 //! Reads batches while those before them are worked on.
 
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::cell::Cell;
+use std::sync::mpsc::sync_channel;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use rayon::prelude::*;
 
+use super::in_order::in_order;
 use crate::error::{Error, Result};
 use crate::panics::panic_message;
 
 /// The batches that may have been read before one is taken.
 const AHEAD: usize = 4;
-/// No more batches are converted together once they have as many bytes, however many threads there are.
+/// No more batches are converted at once when they have as many bytes, however many threads there are.
 const BYTES_TOGETHER: usize = 64 << 20;
 
 /// Converts batches, several at once, while another thread reads the next ones and `consume` takes what
@@ -18,10 +19,10 @@ const BYTES_TOGETHER: usize = 64 << 20;
 pub(super) fn read_ahead<B: Unconverted, T: Send>(
     batches: impl Iterator<Item = Result<B>> + Send,
     convert: impl Fn(u64, B) -> Result<T> + Sync,
-    consume: impl FnMut(T) -> Result<()> + Send,
+    mut consume: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
-        let (send, mut receive) = sync_channel(AHEAD);
+        let (send, receive) = sync_channel(AHEAD);
         let thread = std::thread::Builder::new();
         let read = move || {
             for batch in batches {
@@ -34,11 +35,31 @@ pub(super) fn read_ahead<B: Unconverted, T: Send>(
         let reader = thread.spawn_scoped(scope, read).map_err(|e| {
             Error::limit(format!("cannot start a thread that reads: {e}; free some memory"))
         })?;
-        let mut row_count = 0;
+        let (mut row_count, held) = (0, Cell::new(0));
+        let next = |waits: bool| {
+            let batch = match waits {
+                true => receive.recv().ok(),
+                false if held.get() < BYTES_TOGETHER => receive.try_recv().ok(),
+                false => None,
+            };
+            batch.map(|batch: Result<B>| {
+                let batch = batch?;
+                let (first_row, bytes) = (row_count, batch.bytes());
+                row_count += batch.row_count();
+                held.set(held.get() + bytes);
+                Ok((first_row, bytes, batch))
+            })
+        };
         let consumed = in_order(
-            || some_of(&mut receive, &mut row_count),
-            |batch| batch.and_then(|(row, batch)| convert(row, batch)),
-            consume,
+            next,
+            |batch| {
+                let (first_row, bytes, batch) = batch?;
+                Ok((bytes, convert(first_row, batch)?))
+            },
+            |(bytes, converted)| {
+                held.set(held.get() - bytes);
+                consume(converted)
+            },
         );
         // The thread may wait to hand over a batch that nobody takes.
         drop(receive);
@@ -52,27 +73,6 @@ pub(super) fn read_ahead<B: Unconverted, T: Send>(
             ))
         })
     })
-}
-
-/// Converts what `some` returns, at once, while `consume` takes what was before it, in its order; to the end,
-/// where `some` returns nothing.
-pub(super) fn in_order<T: Send, U: Send>(
-    mut some: impl FnMut() -> Vec<T> + Send,
-    convert: impl Fn(T) -> Result<U> + Sync,
-    mut consume: impl FnMut(U) -> Result<()> + Send,
-) -> Result<()> {
-    let mut converted = Vec::new();
-    loop {
-        let (consumed, next) = rayon::join(
-            || converted.into_iter().try_for_each(|one: Result<U>| consume(one?)),
-            || some().into_par_iter().map(&convert).collect::<Vec<_>>(),
-        );
-        consumed?;
-        if next.is_empty() {
-            return Ok(());
-        }
-        converted = next;
-    }
 }
 
 /// A batch of rows that is to be converted.
@@ -95,27 +95,6 @@ impl Unconverted for RecordBatch {
             |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or_default();
         self.columns().iter().map(of_rows).sum()
     }
-}
-
-/// Waits for a batch, and takes those that have been read besides: at most one for each thread. None are
-/// left when it returns none. Counts their rows.
-fn some_of<B: Unconverted>(
-    receive: &mut Receiver<Result<B>>,
-    row_count: &mut u64,
-) -> Vec<Result<(u64, B)>> {
-    let (mut batches, mut bytes) = (Vec::new(), 0);
-    let mut next = receive.recv().ok();
-    while let Some(batch) = next {
-        batches.push(batch.map(|batch| {
-            let first_row = *row_count;
-            *row_count += batch.row_count();
-            bytes += batch.bytes();
-            (first_row, batch)
-        }));
-        let is_enough = batches.len() >= rayon::current_num_threads() || bytes >= BYTES_TOGETHER;
-        next = if is_enough { None } else { receive.try_recv().ok() };
-    }
-    batches
 }
 
 #[cfg(test)]

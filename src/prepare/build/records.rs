@@ -20,8 +20,21 @@ use crate::bytes::filled;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
 use crate::files::open_file;
+use crate::prepare::schema::Table;
 use crate::prepare::values::arrow_error;
 use crate::store::{Cell, ColumnStats, Scorer};
+
+/// A table whose rows are staged, with what tells their times and parents.
+pub(super) struct StagedTable<'a> {
+    pub table: &'a Table,
+    pub columns: &'a [ColumnSummary],
+    pub staged: &'a Path,
+    /// When each row came to be known; none for a table without times.
+    pub times: Option<&'a [i64]>,
+    /// The parents of each reference.
+    pub parents: &'a [Parents],
+    pub scratch: &'a Scratch,
+}
 
 /// Streams the batches of a staging file in order.
 pub(super) fn staged(
@@ -93,14 +106,13 @@ impl MeanReader {
 /// Writes the records of a table from its staging file and the numbers of its texts.
 pub(super) fn write_records(
     file: &mut ContainerWriter,
-    (staged_path, mut texts): (&Path, TableNumbers),
+    table: &StagedTable<'_>,
+    mut texts: TableNumbers,
     layout: &Layout,
-    summaries: &[ColumnSummary],
-    parents: &[Parents],
     recorded_times: Option<&[i64]>,
     known_times: &[RowNumbers<i64>],
 ) -> Result<()> {
-    let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
+    let encoders: Vec<Encoder> = table.columns.iter().map(Encoder::new).collect();
     let records_of = |first_row: u64, batch: RecordBatch| {
         let rows = first_row as usize..first_row as usize + batch.num_rows();
         let mut records = filled(0, batch.num_rows() * layout.stride as usize)?;
@@ -111,7 +123,7 @@ pub(super) fn write_records(
         for (offset, times) in recorded.into_iter().chain(known) {
             target.put(offset, times[rows.clone()].iter().map(|time| time.to_le_bytes()));
         }
-        for (&offset, parents) in layout.parent_offsets.iter().zip(parents) {
+        for (&offset, parents) in layout.parent_offsets.iter().zip(table.parents) {
             target.put(offset, parents.stored(rows.clone()).map(u32::to_le_bytes));
         }
         for (place, (array, encoder)) in batch.columns().iter().zip(&encoders).enumerate() {
@@ -120,7 +132,7 @@ pub(super) fn write_records(
         Ok(records)
     };
     file.begin("rows")?;
-    let batches = staged(staged_path)?.map(move |batch| texts.number(&batch?));
+    let batches = staged(table.staged)?.map(move |batch| texts.number(&batch?));
     read_ahead(Box::new(batches), records_of, |records| file.write(&records))
 }
 

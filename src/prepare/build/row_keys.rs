@@ -8,7 +8,7 @@ use super::key_list::{KeyList, Repeated};
 use super::keys::{identity, write_key};
 use super::read_batch::ReadBatch;
 use crate::bytes::reserve;
-use crate::container::{ContainerWriter, StringsWriter};
+use crate::container::{ContainerWriter, EncodedStrings, StringsWriter};
 use crate::error::{Error, Result};
 use crate::prepare::names::counted;
 use crate::prepare::schema::Limits;
@@ -79,10 +79,12 @@ impl<'a> RowKeys<'a> {
             let of_keys = batch.keys[0].iter().copied().map(identity);
             identities.extend(of_keys.flat_map(u64::to_le_bytes));
             let (columns, mut text) = (batch.key_columns(&key.places), String::new());
+            let mut texts = EncodedStrings::after(strings.count());
             for row in 0..batch.row_count {
                 write_key(&columns, row, &mut text);
-                strings.push(&mut self.file, &text)?;
+                texts.push(text.as_bytes());
             }
+            strings.append(&mut self.file, &texts)?;
         } else {
             identities.extend(batch.identities.iter().flat_map(|identity| identity.to_le_bytes()));
         }

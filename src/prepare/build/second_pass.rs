@@ -3,23 +3,22 @@
 use std::fs;
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use super::children::Children;
 use super::columns::Summary;
+use super::dates::through;
 use super::first_pass::Ingested;
 use super::layout::Layout;
 use super::leaks::reveals_target;
-use super::references::{referred_columns, time_parent};
-use super::row_keys::{KeyLists, TextOf};
+use super::records::StagedTable;
+use super::references::time_parent;
 use super::row_numbers::RowNumbers;
 use super::scratch::Scratch;
-use super::summaries::{SummarisedTable, SummaryRows};
+use super::summaries::SummaryRows;
 use super::texts::Texts;
 use super::{aggregates, links, records, summaries};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Aggregate, Reference, Schema, Table, Time};
+use crate::prepare::schema::{Aggregate, Reference, Schema, Time};
 use crate::store::{
     ALWAYS_VISIBLE, ColumnMetadata, FileMetadata, NEVER_VISIBLE, RelationMetadata, TableMetadata,
     TimeMetadata, table_file,
@@ -28,8 +27,6 @@ use crate::store::{
 /// The state of the second pass over all tables.
 pub(super) struct SecondPass<'a> {
     pub schema: &'a Schema,
-    /// The keys of each table by which others look up its rows.
-    pub keys: Vec<KeyLists>,
     pub row_counts: Vec<u32>,
     pub first_relations: Vec<usize>,
     /// The times of the rows of each table, if a later step needs them.
@@ -66,25 +63,12 @@ impl Undated {
 }
 
 impl SecondPass<'_> {
-    /// Resolves the references of table `place`, and finds the times of its rows, which come after those
-    /// of the table whose times they inherit. Returns the parents of each reference.
-    pub(super) fn date(
-        &mut self,
-        place: usize,
-        read: &mut Ingested,
-        text_of: &TextOf<'_>,
-    ) -> Result<Vec<links::Parents>> {
-        let parents = self.resolve(place, std::mem::take(&mut read.links), text_of)?;
-        self.times[place] = self.times(place, read, &parents)?;
-        Ok(parents)
-    }
-
-    /// Writes the records of table `place`, of which [`SecondPass::date`] returned the `parents`, and the
-    /// children of its references.
+    /// Writes the records of table `place`, whose references have these parents, and the children of its
+    /// references.
     pub(super) fn write(
         &mut self,
         place: usize,
-        mut read: Ingested,
+        read: Ingested,
         columns: Vec<ColumnMetadata>,
         parents: &[links::Parents],
         texts: &Texts,
@@ -102,70 +86,28 @@ impl SecondPass<'_> {
         let recorded = times.as_deref().filter(|_| records_time);
         let text_places = (0..read.columns.len())
             .filter(|&place| matches!(read.columns[place].summary, Summary::Text));
-        records::write_records(
-            &mut read.file,
-            (&read.staged, texts.of_table(place, text_places.collect())),
-            &layout,
-            &read.columns,
+        let numbers = texts.of_table(place, text_places.collect());
+        let staged = StagedTable {
+            table,
+            columns: &read.columns,
+            staged: &read.staged,
+            times: times.as_deref(),
             parents,
-            recorded,
-            &read.known_times,
-        )?;
-        let summed = aggregates::summed_columns(
-            self.schema,
-            &table.name,
-            &read.columns,
-            &read.staged,
-            self.scratch,
-        )?;
-        let (times_of_rows, staged) = (times.as_deref(), &read.staged);
-        let columns = &read.columns;
-        let scratch = self.scratch;
-        let of = SummarisedTable { table, columns, staged, times: times_of_rows, parents, scratch };
-        self.summaries.extend(summaries::summarise(self.schema, &of)?);
-        fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
-        let file = read.file.finish()?;
-
-        let is_of_pairs = self.schema.is_of_pairs(table);
-        let parent_of =
-            |reference: &Reference| self.schema.table(&reference.to).unwrap_or_default();
-        let (times_of_rows, row_counts, scratch) =
-            (times.as_deref(), &self.row_counts, self.scratch);
-        let children_of = |number: usize| -> Option<Result<Children>> {
-            let parent_rows = row_counts[parent_of(table.references.get(number)?)];
-            Some(match is_of_pairs {
-                true => Children::none(parent_rows, times_of_rows, scratch),
-                false => Children::find(&parents[number], parent_rows, times_of_rows, scratch),
-            })
+            scratch: self.scratch,
         };
-        let mut next = children_of(0);
-        let mut relations = Vec::new();
-        for (number, (reference, parents)) in table.references.iter().zip(parents).enumerate() {
-            let Some(children) = next else { break };
-            let children = children?;
-            let parent = parent_of(reference);
-            let index = self.first_relations[place] + number;
-            let name = reference.name();
-            let graph = &mut self.graph;
-            let written;
-            (written, next) =
-                rayon::join(|| children.write(graph, index), || children_of(number + 1));
-            written?;
-            let is_own = |a: &&Aggregate| a.table == table.name && a.reference == name;
-            if let Some(aggregate) = self.schema.aggregates.iter().find(is_own) {
-                aggregates::write_totals(&mut self.graph, index, &children, aggregate, &summed)?;
-            }
-            relations.push(RelationMetadata {
-                name,
-                child: place as u32,
-                parent: parent as u32,
-                to_columns: reference.to_columns.clone(),
-                parent_offset: layout.parent_offsets[number],
-                edge_count: children.count,
-                null_count: parents.null_count,
-                unresolved_count: parents.unresolved_count,
-            });
-        }
+        let (mut file, schema, offsets) = (read.file, self.schema, &layout.parent_offsets);
+        let write_rows = || -> Result<_> {
+            let known = &read.known_times;
+            records::write_records(&mut file, &staged, numbers, &layout, recorded, known)?;
+            Ok((file.finish()?, summaries::summarise(schema, &staged)?))
+        };
+        // They go to files of their own.
+        let (rows, relations) =
+            rayon::join(write_rows, || self.write_relations(&staged, place, offsets));
+        let (file, summaries) = rows?;
+        let relations = relations?;
+        self.summaries.extend(summaries);
+        fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         self.undated[place] = Undated::count(times.as_deref(), read.row_count);
         self.times[place] = times.filter(|_| self.is_time_needed(place));
         let metadata = TableMetadata {
@@ -178,6 +120,56 @@ impl SecondPass<'_> {
             columns: layout.columns,
         };
         Ok(WrittenTable { metadata, relations, file })
+    }
+
+    /// Writes the children of the references of table `place`, whose records have the parents at `offsets`.
+    fn write_relations(
+        &mut self,
+        of: &StagedTable<'_>,
+        place: usize,
+        offsets: &[u32],
+    ) -> Result<Vec<RelationMetadata>> {
+        let (table, times, scratch) = (of.table, of.times, self.scratch);
+        let summed =
+            aggregates::summed_columns(self.schema, &table.name, of.columns, of.staged, scratch)?;
+        let (schema, row_counts) = (self.schema, &self.row_counts);
+        let is_of_pairs = schema.is_of_pairs(table);
+        let parent_of = |reference: &Reference| schema.table(&reference.to).unwrap_or_default();
+        let children_of = |number: usize| -> Option<Result<Children>> {
+            let parent_rows = row_counts[parent_of(table.references.get(number)?)];
+            Some(match is_of_pairs {
+                true => Children::none(parent_rows, times, scratch),
+                false => Children::find(&of.parents[number], parent_rows, times, scratch),
+            })
+        };
+        let mut next = children_of(0);
+        let mut relations = Vec::new();
+        for (number, (reference, parents)) in table.references.iter().zip(of.parents).enumerate() {
+            let Some(children) = next else { break };
+            let children = children?;
+            let index = self.first_relations[place] + number;
+            let name = reference.name();
+            let graph = &mut self.graph;
+            let written;
+            (written, next) =
+                rayon::join(|| children.write(graph, index), || children_of(number + 1));
+            written?;
+            let is_own = |a: &&Aggregate| a.table == table.name && a.reference == name;
+            if let Some(aggregate) = schema.aggregates.iter().find(is_own) {
+                aggregates::write_totals(&mut self.graph, index, &children, aggregate, &summed)?;
+            }
+            relations.push(RelationMetadata {
+                name,
+                child: place as u32,
+                parent: parent_of(reference) as u32,
+                to_columns: reference.to_columns.clone(),
+                parent_offset: offsets[number],
+                edge_count: children.count,
+                null_count: parents.null_count,
+                unresolved_count: parents.unresolved_count,
+            });
+        }
+        Ok(relations)
     }
 
     /// Writes a summary as table `place` of the store, whose relation to parents, if it has one, has the
@@ -242,56 +234,6 @@ impl SecondPass<'_> {
             || derived.any(|task| reveals_target(self.schema, &self.schema.tables[place], task))
     }
 
-    /// Resolves the references of table `place`.
-    fn resolve(
-        &self,
-        place: usize,
-        links: Vec<links::Links>,
-        text_of: &TextOf<'_>,
-    ) -> Result<Vec<links::Parents>> {
-        let (schema, all_keys, scratch) = (self.schema, &self.keys, self.scratch);
-        let references = &schema.tables[place].references;
-        let resolve = |(links, reference): (links::Links, &Reference)| {
-            let parent = schema.table(&reference.to);
-            let list = referred_columns(schema, reference);
-            let keys = parent.and_then(|parent| all_keys[parent].get(&list));
-            let keys = keys.ok_or_else(|| {
-                Error::schema(format!(
-                    "table {:?} has no key; give it a key, or name the columns with to_columns",
-                    reference.to
-                ))
-            })?;
-            links.resolve(keys, scratch)
-        };
-        let all: Vec<_> = links.into_par_iter().zip(references).map(resolve).collect();
-        let checked = all.into_iter().zip(references).map(|(parents, reference)| {
-            let parents = parents?;
-            parents.check(reference, &schema.limits, text_of)?;
-            Ok(parents)
-        });
-        checked.collect()
-    }
-
-    /// Returns the times of the rows of table `place`.
-    fn times(
-        &self,
-        place: usize,
-        read: &mut Ingested,
-        parents: &[links::Parents],
-    ) -> Result<Option<RowNumbers<i64>>> {
-        let table = &self.schema.tables[place];
-        let Some(time) = &table.time else { return Ok(None) };
-        let delay_us = time.delay.0;
-        if time.column.is_some() {
-            let times = read.times.take().unwrap_or(Vec::new().into());
-            return links::column_times(times, delay_us, self.scratch).map(Some);
-        }
-        let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
-        let parent_times = parent_times.ok_or_else(without_time)?;
-        let through = through(table, time)?;
-        links::inherited_times(&parents[through], parent_times, delay_us, self.scratch).map(Some)
-    }
-
     /// Returns where the store keeps the times of the rows of table `place`.
     fn time_metadata(
         &self,
@@ -311,14 +253,4 @@ impl SecondPass<'_> {
             None => TimeMetadata::Ignored { column: column.clone(), delay_us, offset },
         }))
     }
-}
-
-/// Returns the place of the reference through which a table inherits its time.
-fn through(table: &Table, time: &Time) -> Result<usize> {
-    let through = time.through.as_deref().and_then(|name| table.reference(name));
-    through.ok_or_else(without_time)
-}
-
-fn without_time() -> Error {
-    Error::schema("the time is inherited from a table without a time")
 }

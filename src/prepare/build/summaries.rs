@@ -2,15 +2,13 @@
 //! quantiles of their columns, as tables of their own.
 
 use std::ops::Range;
-use std::path::Path;
 
 use super::columns::{ColumnSummary, Summary as Statistics};
 use super::links::Parents;
-use super::records::numbers_of;
+use super::records::{StagedTable, numbers_of};
 use super::row_numbers::RowNumbers;
-use super::scratch::Scratch;
 use crate::error::{Context, Error, Result};
-use crate::prepare::schema::{Schema, Summary, Table};
+use crate::prepare::schema::{Schema, Summary};
 use crate::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Period, Scale, Total, counts,
     fixed_point, identity_of,
@@ -52,24 +50,12 @@ struct Grouped {
     groups: Vec<Range<usize>>,
 }
 
-/// A table that has been written, as its summaries need it.
-pub(super) struct SummarisedTable<'a> {
-    pub table: &'a Table,
-    pub columns: &'a [ColumnSummary],
-    pub staged: &'a Path,
-    /// When each row came to be known; none for a table without times.
-    pub times: Option<&'a [i64]>,
-    /// The parents of each reference.
-    pub parents: &'a [Parents],
-    pub scratch: &'a Scratch,
-}
-
 /// Returns the rows of all summaries of a table.
 ///
 /// # Cost
 /// Reads the staging file once more for each summary with columns, and keeps 20 bytes for each row and
 /// 4 for each of its summarised values.
-pub(super) fn summarise(schema: &Schema, of: &SummarisedTable<'_>) -> Result<Vec<SummaryRows>> {
+pub(super) fn summarise(schema: &Schema, of: &StagedTable<'_>) -> Result<Vec<SummaryRows>> {
     let own = schema.summaries.iter().enumerate();
     let own = own.filter(|(_, summary)| summary.table == of.table.name);
     own.map(|(number, summary)| {
@@ -78,7 +64,7 @@ pub(super) fn summarise(schema: &Schema, of: &SummarisedTable<'_>) -> Result<Vec
     .collect()
 }
 
-impl SummarisedTable<'_> {
+impl StagedTable<'_> {
     fn rows(&self, number: usize, summary: &Summary) -> Result<SummaryRows> {
         let parents = summary.by.as_deref().and_then(|by| self.table.reference(by));
         let parents = parents.map(|place| &self.parents[place]);

@@ -2,13 +2,14 @@
 //!
 //! The first pass spills the digest of each text to the partition of its first byte, and its bytes to a
 //! file of its table. Then the partitions are worked off one by one, each with a table of its own
-//! digests: a text gets the number of its *entry*, the texts of its partition before it. A walk over the
-//! bytes, in their order, numbers the first text of each entry, and writes it. At last each partition
+//! digests: a text gets the number of its *entry*, the texts of its partition before it. Then the first
+//! texts of all entries are numbered and written, in the order of the bytes. At last each partition
 //! replaces entries by numbers, which the second pass takes in the order in which the digests were
 //! spilled. So memory holds the digests of a partition for each thread, however many texts there are.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,10 +20,12 @@ use half::f16;
 use rayon::prelude::*;
 
 use super::chain::{Chain, ChainReader, SpillWriter, replaced};
+use super::in_order::in_order;
 use super::keys::{KeyDigest, KeyIndex, PARTS, part_of};
 use super::read_batch::TextColumn;
 use super::scratch::Scratch;
-use crate::bytes::reserve;
+use super::text_runs::{TextRun, Unnumbered};
+use crate::bytes::{filled, reserve};
 use crate::container::{BlockSize, ContainerWriter, StringsWriter, read_next};
 use crate::error::{Error, Result};
 use crate::files::open_file;
@@ -33,9 +36,6 @@ use crate::store::{FileMetadata, TEXT_FILE, TextEncoding, quantise};
 
 /// The number of texts in one call of the embedder.
 const TEXTS_PER_CALL: usize = 2048;
-
-/// The most distinct texts: the greatest number is reserved.
-const TEXTS_MAX: u32 = u32::MAX - 1;
 
 /// The texts of the first pass.
 pub(super) struct SpilledTexts {
@@ -55,8 +55,7 @@ struct TableTexts {
     place: usize,
     /// A file with the number of its partition and its length before each text.
     path: PathBuf,
-    /// The number of texts in each partition.
-    counts: Vec<u64>,
+    runs: Vec<TextRun>,
 }
 
 /// All texts, numbered.
@@ -97,7 +96,7 @@ impl SpilledTexts {
         let path = self.scratch.folder().join(format!("{name}.texts"));
         let file = File::create_new(&path).map_err(|e| Error::io(&path, "creating", e))?;
         self.bytes = Some(BufWriter::with_capacity(1 << 20, file));
-        self.tables.push(TableTexts { place, path, counts: vec![0; PARTS] });
+        self.tables.push(TableTexts { place, path, runs: Vec::new() });
         Ok(())
     }
 
@@ -105,7 +104,7 @@ impl SpilledTexts {
         let (Some(mut bytes), Some(table)) = (self.bytes.take(), self.tables.last()) else {
             return Ok(());
         };
-        bytes.flush().map_err(|e| table.failed_to_write(e))
+        bytes.flush().map_err(|e| failed_to_write(&table.path, e))
     }
 
     /// Adds the texts of a batch of the last table; returns what is staged of each column: the partition of
@@ -117,6 +116,7 @@ impl SpilledTexts {
             return Ok(Vec::new());
         };
         for row in 0..rows {
+            let run = TextRun::last_of(&mut table.runs);
             for (TextColumn { texts, digests, .. }, partitions) in
                 columns.iter().zip(&mut partitions)
             {
@@ -126,11 +126,8 @@ impl SpilledTexts {
                 }
                 let part = part_of(digests[row]);
                 self.spill.append(&mut self.digests[part], [&digests[row].to_le_bytes()])?;
-                table.counts[part] += 1;
-                let text = texts.value(row).as_bytes();
-                let parts = [&[part as u8][..], &(text.len() as u32).to_le_bytes(), text];
-                let written = parts.iter().try_for_each(|part| bytes.write_all(part));
-                written.map_err(|e| table.failed_to_write(e))?;
+                let written = run.write(bytes, part as u8, texts.value(row));
+                written.map_err(|e| failed_to_write(&table.path, e))?;
                 partitions.push(part as u32);
             }
         }
@@ -143,7 +140,7 @@ impl SpilledTexts {
     pub(super) fn number(mut self, folder: &Path, progress: &dyn Progress) -> Result<Texts> {
         self.end_table()?;
         let Self { scratch, spill, digests, tables, bytes: _ } = self;
-        let all = tables.iter().flat_map(|table| &table.counts).sum();
+        let all = tables.iter().flat_map(|table| &table.runs).map(TextRun::count).sum();
         progress.begin("numbering texts", Some(all));
         let entries_spill = SpillWriter::new(&scratch);
         let entries =
@@ -155,29 +152,35 @@ impl SpilledTexts {
         let firsts_spill = SpillWriter::new(&scratch);
         // The number of the first text of each entry.
         let mut firsts = vec![Chain::default(); PARTS];
-        let mut entry_counts = vec![0; PARTS];
-        let mut readers: Vec<_> = entries.iter().map(|entries| entries.reader(0)).collect();
-        let mut count = 0_u32;
+        let mut waiting = Unnumbered::new(&entries);
         for table in &tables {
-            table.for_each(progress, |partition, text| {
-                let at = usize::from(partition);
-                if readers[at].next()? < entry_counts[at] {
-                    return Ok(());
-                }
-                entry_counts[at] += 1;
-                firsts_spill.append(&mut firsts[at], [&count.to_le_bytes()])?;
-                strings.push(&mut file, text)?;
-                count += 1;
-                if count > TEXTS_MAX {
-                    return Err(Error::limit(format!(
-                        "expected at most {TEXTS_MAX} texts, found more"
-                    )));
-                }
-                Ok(())
-            })?;
+            let (bytes, mut position) = (open_file(&table.path)?, 0);
+            let mut runs = table.runs.iter();
+            in_order(
+                |_| {
+                    let (run, at) = (runs.next()?, position);
+                    position += run.bytes;
+                    Some(waiting.next(run).map(|firsts| (run, at, firsts)))
+                },
+                |next| {
+                    let (run, at, firsts) = next?;
+                    let mut texts = filled(0, run.bytes as usize)?;
+                    let read = bytes.read_exact_at(&mut texts, at);
+                    read.map_err(|e| Error::io(&table.path, "reading", e))?;
+                    Ok((run.count(), firsts.number(&texts)?))
+                },
+                |(texts, numbered)| {
+                    strings.append(&mut file, &numbered.strings)?;
+                    for (all, numbers) in firsts.iter_mut().zip(&numbered.numbers) {
+                        firsts_spill.append_all(all, numbers)?;
+                    }
+                    progress.advance(texts)
+                },
+            )?;
             remove(&table.path)?;
         }
-        drop(readers);
+        let count = waiting.count();
+        drop(waiting);
 
         let numbers_spill = SpillWriter::new(&scratch);
         let numbers = replaced(&entries, &numbers_spill, |partition, entries| {
@@ -190,36 +193,6 @@ impl SpilledTexts {
         drop((entries, entries_spill, firsts, firsts_spill));
         let path = folder.join(TEXT_FILE);
         Ok(Texts { numbers, starts: starts(&tables), count, strings, file, path, scratch })
-    }
-}
-
-impl TableTexts {
-    fn failed_to_write(&self, error: std::io::Error) -> Error {
-        Error::io(&self.path, "writing", error)
-    }
-
-    /// Calls `take` with the partition and the bytes of each text.
-    fn for_each(
-        &self,
-        progress: &dyn Progress,
-        mut take: impl FnMut(u8, &str) -> Result<()>,
-    ) -> Result<()> {
-        const TOGETHER: u64 = 8192;
-        let mut reader = BufReader::with_capacity(1 << 20, open_file(&self.path)?);
-        let failed = |e| Error::io(&self.path, "reading", e);
-        let (mut head, mut text) = ([0; 5], Vec::new());
-        let count: u64 = self.counts.iter().sum();
-        for number in 0..count {
-            reader.read_exact(&mut head).map_err(failed)?;
-            let [partition, length @ ..] = head;
-            text.resize(u32::from_le_bytes(length) as usize, 0);
-            reader.read_exact(&mut text).map_err(failed)?;
-            take(partition, utf8(&text)?)?;
-            if (number + 1).is_multiple_of(TOGETHER) {
-                progress.advance(TOGETHER)?;
-            }
-        }
-        progress.advance(count % TOGETHER)
     }
 }
 
@@ -339,7 +312,9 @@ fn starts(tables: &[TableTexts]) -> Vec<(usize, Vec<u64>)> {
     let mut next = vec![0; PARTS];
     let start_of = |table: &TableTexts| {
         let start = (table.place, next.clone());
-        next.iter_mut().zip(&table.counts).for_each(|(next, count)| *next += count);
+        for run in &table.runs {
+            next.iter_mut().zip(&run.counts).for_each(|(next, &count)| *next += u64::from(count));
+        }
         start
     };
     tables.iter().map(start_of).collect()
@@ -366,6 +341,10 @@ fn quantised(
     // Of several errors, the first.
     let scales: Vec<Result<f32>> = scales.collect();
     Ok((values, scales.into_iter().collect::<Result<_>>()?))
+}
+
+fn failed_to_write(path: &Path, error: std::io::Error) -> Error {
+    Error::io(path, "writing", error)
 }
 
 fn utf8(text: &[u8]) -> Result<&str> {
