@@ -355,3 +355,64 @@ fn utf8(text: &[u8]) -> Result<&str> {
 fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).map_err(|e| Error::io(path, "removing", e))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::UInt32Type;
+    use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
+
+    use super::SpilledTexts;
+    use crate::container::{Container, Strings};
+    use crate::prepare::build::keys::digest;
+    use crate::prepare::build::read_batch::TextColumn;
+    use crate::prepare::build::scratch::Scratch;
+    use crate::progress::Silent;
+    use crate::store::TEXT_FILE;
+
+    /// Several runs of two tables; each text is there twice, the second time in a later run or table.
+    #[test]
+    fn texts_are_numbered_in_their_order_on_any_number_of_threads() {
+        let text = |number: usize| format!("{number} {}", "long ".repeat(200));
+        let tables = [0..6000, 3000..9000].map(|numbers| {
+            let again = numbers.start / 2..numbers.end;
+            numbers.chain(again).map(text).collect::<Vec<_>>()
+        });
+        for (threads, memory) in [(1, 1 << 30), (2, 0), (7, 1 << 30)] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let mut spilled = SpilledTexts::new(&Scratch::new(folder.path().to_owned(), memory));
+            let mut staged = Vec::new();
+            for (place, table) in tables.iter().enumerate() {
+                spilled.begin_table(place, &place.to_string()).unwrap();
+                let texts = StringViewArray::from_iter_values(table);
+                let digests = table.iter().map(|text| digest(text.as_bytes())).collect();
+                let partitions = spilled.add(&[TextColumn { place: 0, texts, digests }]).unwrap();
+                let partitions: ArrayRef = Arc::new(partitions[0].clone());
+                staged.push(RecordBatch::try_from_iter([("0", partitions)]).unwrap());
+            }
+            assert!(spilled.tables.iter().all(|table| table.runs.len() > 2));
+
+            let texts = pool.install(|| spilled.number(folder.path(), &Silent)).unwrap();
+            let mut numbers = BTreeMap::new();
+            for (place, table) in tables.iter().enumerate() {
+                let numbered = texts.of_table(place, vec![0]).number(&staged[place]).unwrap();
+                let found = numbered.column(0).as_primitive::<UInt32Type>();
+                for (text, &found) in table.iter().zip(found.values()) {
+                    let next = numbers.len() as u32;
+                    assert_eq!(found, *numbers.entry(text).or_insert(next), "{threads} threads");
+                }
+            }
+            assert_eq!(texts.count() as usize, numbers.len());
+            texts.finish(None, &Silent).unwrap();
+            let file = Container::open_alone(&folder.path().join(TEXT_FILE)).unwrap();
+            let strings = Strings::open(&file, "texts", numbers.len()).unwrap();
+            for (text, number) in numbers {
+                assert_eq!(strings.get(number as usize).unwrap(), *text);
+            }
+        }
+    }
+}
