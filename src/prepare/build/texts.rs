@@ -370,6 +370,7 @@ mod tests {
     use crate::prepare::build::keys::digest;
     use crate::prepare::build::read_batch::TextColumn;
     use crate::prepare::build::scratch::Scratch;
+    use crate::prepare::embed::HashingEmbedder;
     use crate::progress::Silent;
     use crate::store::TEXT_FILE;
 
@@ -407,7 +408,7 @@ mod tests {
                 }
             }
             assert_eq!(texts.count() as usize, numbers.len());
-            texts.finish(None, &Silent).unwrap();
+            texts.finish((&HashingEmbedder::new(8), None), &Silent).unwrap();
             let file = Container::open_alone(&folder.path().join(TEXT_FILE)).unwrap();
             let strings = Strings::open(&file, "texts", numbers.len()).unwrap();
             for (text, number) in numbers {
