@@ -506,14 +506,15 @@ def text_encoding(stores: Sequence[Any]) -> str:
     found: dict[str, Any] = {}
     for store in stores:
         embedding = store.metadata()["embedding"]
-        # A store without vectors of texts has zeros, in any encoding.
+        # A store without vectors of texts goes with any encoding.
         if embedding["text_vectors"]:
             found.setdefault(embedding.get("text_encoding", "f16"), store)
     if len(found) > 1:
-        places = " and ".join(f"{encoding} in {store.path}" for encoding, store in found.items())
+        (encoding, one), (another, other) = found.items()
         raise ConfigError(
-            f"expected stores with text vectors of one encoding, found {places}; prepare one of "
-            "them again with --text-vectors"
+            f"expected stores with text vectors of one encoding, found {encoding} in {one.path} "
+            f"and {another} in {other.path}; prepare {other.path} again with --text-vectors "
+            f"{encoding}"
         )
     return next(iter(found), "f16")
 

@@ -82,7 +82,7 @@ class Data:
     # The cells of a context, with padding.
     sequence_length: int = 1024
     # Lengths below sequence_length: a microbatch (or the whole batch, without microbatches) is
-    # padded to the least that holds its contexts. The step is compiled once for each.
+    # padded to the least that holds its contexts. The step is compiled for each.
     sequence_buckets: tuple[int, ...] = ()
     # The most rows of a context.
     max_rows: int = 208

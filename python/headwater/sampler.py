@@ -49,7 +49,8 @@ class Sampler(Streams):
         default_sequence_length: S, the number of cells in a sequence.
         sequence_buckets: Lengths below S. A batch is padded to the least of them, or S, that holds
             its longest sequence, so that short contexts cost little on the device. Ranks may get
-            different ones in a step. Default: none, every batch has S cells.
+            different ones in a step, and a resumed run may have others. Default: none, every batch
+            has S cells.
         bfs_child_width: The most children that a row brings in through one relation, for walk
             "priority"; default: 16.
         max_rows: R, the most rows of a context.

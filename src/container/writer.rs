@@ -38,8 +38,13 @@ pub(crate) struct ContainerWriter {
     piece: Vec<u8>,
     /// The bytes that have begun to go to the disk, and the thread that waits for them.
     written_out: u64,
-    writing_out: Option<JoinHandle<io::Result<()>>>,
+    writing_out: WritingOut,
 }
+
+/// A thread that waits for bytes on their way to the disk, if there is one. Dropped, it is waited for: it has the
+/// file open, and after an error its folder is removed.
+#[derive(Default)]
+struct WritingOut(Option<JoinHandle<io::Result<()>>>);
 
 /// The section that is being written.
 struct OpenSection {
@@ -65,7 +70,7 @@ impl ContainerWriter {
             version: VERSION,
             piece: Vec::new(),
             written_out: 0,
-            writing_out: None,
+            writing_out: WritingOut::default(),
         })
     }
 
@@ -152,7 +157,7 @@ impl ContainerWriter {
             .seek(SeekFrom::Start(0))
             .and_then(|_| self.file.write_all(&header))
             .map_err(|e| Error::io(&self.path, "writing", e))?;
-        self.end_writing_out()?;
+        self.writing_out.end().map_err(|e| Error::io(&self.path, "writing", e))?;
         Ok(FileMetadata {
             path: self.name,
             length: self.position,
@@ -181,22 +186,39 @@ impl ContainerWriter {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|e| Error::io(&self.path, "writing", e))?;
         self.position += bytes.len() as u64;
-        let is_writing_out = self.writing_out.as_ref().is_some_and(|thread| !thread.is_finished());
-        if self.position - self.written_out >= WRITTEN_OUT_BYTES && !is_writing_out {
-            self.end_writing_out()?;
-            let file = self.file.try_clone().map_err(|e| Error::io(&self.path, "writing", e))?;
-            // Without the thread the last fsync takes longer, and that is all.
-            self.writing_out = thread::Builder::new().spawn(move || file.sync_data()).ok();
+        if self.position - self.written_out >= WRITTEN_OUT_BYTES && self.writing_out.is_over() {
+            let begun = self.writing_out.end().and_then(|()| self.writing_out.begin(&self.file));
+            begun.map_err(|e| Error::io(&self.path, "writing", e))?;
             self.written_out = self.position;
         }
         Ok(())
     }
+}
+
+impl WritingOut {
+    fn is_over(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Begins to wait for all bytes of the file so far.
+    fn begin(&mut self, file: &File) -> io::Result<()> {
+        let file = file.try_clone()?;
+        // The call that the finished file needs anyway. Without the thread that takes longer, and that is all.
+        self.0 = thread::Builder::new().spawn(move || file.sync_all()).ok();
+        Ok(())
+    }
 
     /// Waits for what goes to the disk: the system tells an error only once, so it must not be lost.
-    fn end_writing_out(&mut self) -> Result<()> {
-        let Some(thread) = self.writing_out.take() else { return Ok(()) };
-        let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-        ended.map_err(|e| Error::io(&self.path, "writing", e))
+    fn end(&mut self) -> io::Result<()> {
+        let Some(thread) = self.0.take() else { return Ok(()) };
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    }
+}
+
+impl Drop for WritingOut {
+    fn drop(&mut self) {
+        // There was another error before.
+        let _ = self.end();
     }
 }
 
@@ -306,4 +328,36 @@ pub(crate) fn read_next(
     }
     string.resize(length, 0);
     reader.read_exact(string)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+    use std::thread;
+
+    use super::{ContainerWriter, WRITTEN_OUT_BYTES, WritingOut};
+
+    /// The system tells an error of the disk once, here to the thread that waits for it.
+    #[test]
+    fn an_error_of_bytes_that_go_to_the_disk_early_is_told() {
+        let failing = |folder: &tempfile::TempDir| {
+            let mut writer = ContainerWriter::create(folder.path(), "rows.bin").unwrap();
+            let failed = thread::spawn(|| Err(Error::from(ErrorKind::StorageFull)));
+            while !failed.is_finished() {
+                thread::yield_now();
+            }
+            writer.writing_out = WritingOut(Some(failed));
+            writer
+        };
+        let is_told = |error: crate::Error| {
+            let message = error.to_string();
+            assert_eq!(error.kind(), crate::ErrorKind::Io);
+            assert!(message.contains("rows.bin") && message.contains("no storage"), "{message}");
+        };
+        let [one, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        is_told(failing(&one).finish().unwrap_err());
+        let mut writer = failing(&other);
+        writer.begin("rows").unwrap();
+        is_told(writer.write(&vec![0; WRITTEN_OUT_BYTES as usize + 1]).unwrap_err());
+    }
 }

@@ -48,8 +48,8 @@ pub(super) fn encoding(databases: &[Database]) -> Result<TextEncoding> {
     match with_vectors.find(|other| of(other) != of(first)) {
         None => Ok(of(first)),
         Some(other) => Err(Error::invalid(format!(
-            "expected text vectors of one encoding in a batch, found {} in {:?} and {} in {:?}; prepare one \
-             of them again with --text-vectors, or take the indexes alone with texts=\"global\"",
+            "expected text vectors of one encoding in a batch, found {0} in {1:?} and {2} in {3:?}; prepare \
+             {3:?} again with --text-vectors {0}, or take the indexes alone with texts=\"global\"",
             of(first).name(),
             first.name,
             of(other).name(),

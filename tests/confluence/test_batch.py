@@ -130,7 +130,9 @@ def test_int8_tables_of_stores_follow_each_other_with_their_scales(two_stores):
 def test_stores_of_several_encodings_are_refused(texts, two_stores):
     one, other = two_stores
     int8_of(other, 0.5)
-    expected = "one encoding, found f16 in 10 and int8 in 100; prepare one of them again"
+    expected = (
+        "one encoding, found f16 in 10 and int8 in 100; prepare 100 again with --text-vectors f16"
+    )
     with pytest.raises(config.ConfigError, match=expected):
         batch.vocabulary_and_tables(two_stores, texts)
     # A store without vectors has no encoding: its rows are zeros in that of the other.

@@ -134,7 +134,7 @@ fn stores_of_several_encodings_are_refused_in_a_batch() {
     assert_eq!(
         error.to_string(),
         "expected text vectors of one encoding in a batch, found f16 in \"one\" and int8 in \"two\"; \
-         prepare one of them again with --text-vectors, or take the indexes alone with texts=\"global\""
+         prepare \"two\" again with --text-vectors f16, or take the indexes alone with texts=\"global\""
     );
     assert!(of(&[&none, &halves, &integers], Texts::Global).is_ok());
     assert!(of(&[&none, &more, &integers], Texts::Batch(vec![])).is_ok());

@@ -91,7 +91,7 @@ pub(super) struct PrepareArgs {
     dimension: Option<u32>,
     /// How to store the vectors of texts: `f16`, 16-bit floats, or `int8`, 8-bit integers with a scale for each
     /// text, which take half the bytes on disk, in batches and on devices, and are off by at most 1/254 of a
-    /// vector's greatest number. (default: f16)
+    /// vector's greatest magnitude. (default: f16)
     #[arg(long, value_name = "f16|int8", value_parser = text_encoding)]
     text_vectors: Option<TextEncoding>,
     /// Do not embed texts (names and categories are always embedded).

@@ -237,6 +237,8 @@ impl<'a> Preparation<'a> {
         let schema = self.schema;
         let mut dated = Dated::new(schema);
         for place in time_order(schema) {
+            // An interrupt ends it here, too.
+            self.options.progress.advance(0)?;
             let table = &schema.tables[place];
             let rows = |columns: &[String]| self.rows_of(table, columns);
             let dating = Dating {

@@ -7,6 +7,7 @@
 //! replaces entries by numbers, which the second pass takes in the order in which the digests were
 //! spilled. So memory holds the digests of a partition for each thread, however many texts there are.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -33,6 +34,9 @@ use crate::prepare::embed::Embedder;
 use crate::prepare::values::arrow_error;
 use crate::progress::Progress;
 use crate::store::{FileMetadata, TEXT_FILE, TextEncoding, quantise};
+
+/// No more runs are numbered at once when they have as many bytes, however many threads there are.
+const BYTES_TOGETHER: u64 = 32 << 20;
 
 /// The number of texts in one call of the embedder.
 const TEXTS_PER_CALL: usize = 2048;
@@ -141,7 +145,7 @@ impl SpilledTexts {
         self.end_table()?;
         let Self { scratch, spill, digests, tables, bytes: _ } = self;
         let all = tables.iter().flat_map(|table| &table.runs).map(TextRun::count).sum();
-        progress.begin("numbering texts", Some(all));
+        progress.begin("resolving references, numbering texts", Some(all));
         let entries_spill = SpillWriter::new(&scratch);
         let entries =
             replaced(&digests, &entries_spill, |_, digests| entries_of(&digests.load()?))?;
@@ -155,11 +159,15 @@ impl SpilledTexts {
         let mut waiting = Unnumbered::new(&entries);
         for table in &tables {
             let (bytes, mut position) = (open_file(&table.path)?, 0);
-            let mut runs = table.runs.iter();
+            let (mut runs, held) = (table.runs.iter(), Cell::new(0));
             in_order(
-                |_| {
+                |waits| {
+                    if !waits && held.get() >= BYTES_TOGETHER {
+                        return None;
+                    }
                     let (run, at) = (runs.next()?, position);
                     position += run.bytes;
+                    held.set(held.get() + run.bytes);
                     Some(waiting.next(run).map(|firsts| (run, at, firsts)))
                 },
                 |next| {
@@ -167,14 +175,15 @@ impl SpilledTexts {
                     let mut texts = filled(0, run.bytes as usize)?;
                     let read = bytes.read_exact_at(&mut texts, at);
                     read.map_err(|e| Error::io(&table.path, "reading", e))?;
-                    Ok((run.count(), firsts.number(&texts)?))
+                    Ok((run, firsts.number(&texts)?))
                 },
-                |(texts, numbered)| {
+                |(run, numbered)| {
+                    held.set(held.get() - run.bytes);
                     strings.append(&mut file, &numbered.strings)?;
                     for (all, numbers) in firsts.iter_mut().zip(&numbered.numbers) {
                         firsts_spill.append_all(all, numbers)?;
                     }
-                    progress.advance(texts)
+                    progress.advance(run.count())
                 },
             )?;
             remove(&table.path)?;
