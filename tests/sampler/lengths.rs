@@ -16,7 +16,7 @@ fn with_buckets(settings: &Settings, buckets: &[u32]) -> Settings {
 /// The number of cells of the longest sequence.
 fn longest(batch: &Batch, length: usize) -> usize {
     let is_padding = batch.get::<u8>("is_padding").unwrap().chunks(length);
-    is_padding.map(|of| of.iter().filter(|&&is| is == 0).count()).max().unwrap()
+    is_padding.map(|of| of.iter().position(|&is| is == 1).unwrap_or(length)).max().unwrap()
 }
 
 /// Demands that `short` is `whole` without the cells from `length` on, which are padding.
