@@ -159,7 +159,7 @@ def test_p2_processes_without_ranks_share_a_spool_and_one_is_killed(tmp_path):
 
 def test_ctrl_c_keeps_a_checkpoint(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
-    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 4, "--threads", 1]
     kept = ["--out", tmp_path / "g.npy", "--checkpoint-dir", tmp_path / "ck"]
     child = subprocess.Popen(
         [REDUCE, *map(str, [*fold, *kept, "--checkpoint-every", 0])],
@@ -182,7 +182,7 @@ def test_ctrl_c_keeps_a_checkpoint(tmp_path):
 
 def test_a_second_run_in_a_folder_is_refused_until_the_first_ends(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
-    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 4, "--threads", 1]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
     first = [REDUCE, *map(str, [*fold, *kept, "--out", tmp_path / "g.npy"])]
     child = subprocess.Popen(first, stderr=subprocess.PIPE)
