@@ -188,7 +188,7 @@ def check_processes(settings: config.Config, count: int) -> None:
         raise config.ConfigError(
             "expected no data.sequence_buckets with optimizer.microbatches = 0 and "
             f"{count} processes, whose parts of a batch must have one length, found "
-            f"{list(settings.data.sequence_buckets)}; leave them out, or train in microbatches"
+            f"{list(settings.data.sequence_buckets)}; leave them out, or set optimizer.microbatches"
         )
     if 0 < microbatches < count:
         raise config.ConfigError(

@@ -84,6 +84,23 @@ def process_options(count):
     return ["--processes", count, "--coordinator", f"127.0.0.1:{free_port()}", "--rank"]
 
 
+def train_on(count, settings, out, *more):
+    """Trains on so many processes to the end."""
+    if count == 1:
+        finished = run(settings, out, *more)
+        assert finished.returncode == 0, finished.stderr
+        return
+    options = process_options(count)
+    ranks = [start_run(settings, out, *more, *options, rank) for rank in range(count)]
+    try:
+        for rank in ranks:
+            error = errors_of(rank)
+            assert rank.returncode == 0, error
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
 def wait_for_step(process, out, step):
     """Waits until the run has the checkpoint of a step."""
     log, end = out / "metrics.jsonl", time.monotonic() + TIMEOUT_SECONDS

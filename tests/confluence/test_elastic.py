@@ -28,6 +28,7 @@ from runs import (
     run,
     sets,
     start_run,
+    train_on,
     wait_for_step,
 )
 
@@ -40,23 +41,6 @@ OTHER = [
     "model.attention='structured'", "model.compute='bfloat16'", "data.mask_share=0.2",
     "optimizer.steps=4", "run.evaluate_every=2", "optimizer.microbatches=4",
 ]  # fmt: skip
-
-
-def train_on(count, settings, out, *more):
-    """Trains on so many processes to the end."""
-    if count == 1:
-        finished = run(settings, out, *more)
-        assert finished.returncode == 0, finished.stderr
-        return
-    options = process_options(count)
-    ranks = [start_run(settings, out, *more, *options, rank) for rank in range(count)]
-    try:
-        for rank in ranks:
-            error = errors_of(rank)
-            assert rank.returncode == 0, error
-    finally:
-        for rank in ranks:
-            rank.kill()
 
 
 @pytest.fixture(scope="module")

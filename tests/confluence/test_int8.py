@@ -7,7 +7,7 @@ import pytest
 import headwater
 from confluence import batch, config, feed, loss, model, synthetic
 from confluence.parallel import Layout, Processes
-from runs import confluence, errors_of, process_options, records, results, run, start_run
+from runs import confluence, records, results, train_on
 
 SETTINGS = config.Model(width=16, heads=2, layers=2, hidden=24, compute="float32", epochs=True)
 DATA = config.Data(batch_size=4, sequence_length=34, max_rows=7)
@@ -81,8 +81,7 @@ def test_batches_bring_int8_texts_and_their_scales_to_the_device(int8_store, tin
 
 def trained(settings, out):
     """Trains on one process; returns the records of the run."""
-    finished = run(settings, out)
-    assert finished.returncode == 0, finished.stderr
+    train_on(1, settings, out)
     return records(out)
 
 
@@ -123,15 +122,7 @@ def test_a_model_that_predicts_int8_texts_is_near_that_of_float16(tiny, int8_sto
 
 def test_p9_two_processes_change_no_bit_of_a_run_on_int8_texts(in_batches, tmp_path):
     out, settings = in_batches
-    options = process_options(2)
-    ranks = [start_run(settings, tmp_path / "two", *options, rank) for rank in range(2)]
-    try:
-        for rank in ranks:
-            error = errors_of(rank)
-            assert rank.returncode == 0, error
-    finally:
-        for rank in ranks:
-            rank.kill()
+    train_on(2, settings, tmp_path / "two")
     assert records(tmp_path / "two") == records(out)
     assert results(tmp_path / "two") == results(out)
 

@@ -145,7 +145,7 @@ impl BenchArgs {
             let (batch, _) = sampler.next(Split::Train)?;
             bytes += batch.bytes() as u64;
             rows += sum(&batch, "num_rows", |&n: &i32| n as u64);
-            cells += sum(&batch, "is_padding", |_: &u8| 1);
+            cells += batch.get::<u8>("is_padding").map_or(0, <[u8]>::len);
             padding += sum(&batch, "is_padding", |&n: &u8| u64::from(n));
             Ok(())
         })?;

@@ -5,22 +5,18 @@ use std::collections::hash_map::Entry;
 use std::fs;
 use std::path::Path;
 
-use half::f16;
-
-use super::aggregates;
 use super::chain::SpillWriter;
-use super::columns::{ColumnSummary, Summary};
-use super::dates::{Dated, Dating};
 use super::first_pass::{Ingested, TableInput, TableRows, ingest};
 use super::groups::{self, Buckets};
 use super::keys::write_key;
-use super::layout::column_metadata;
 use super::leaks;
+use super::names::{Names, in_words, name_of};
 use super::parts::Parts;
 use super::references::{first_relations, link_of, looked_up, reading_order, time_order};
 use super::remarks::{
     linked_rows_remark, undated_remarks, unknown_labels_remark, unresolved_remark,
 };
+use super::resolve::{Resolved, Resolver};
 use super::row_keys::KeyLists;
 use super::row_numbers::RowNumbers;
 use super::scratch::Scratch;
@@ -29,7 +25,7 @@ use super::tasks::{self, Derived};
 use super::texts::{SpilledTexts, Texts};
 use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
-use crate::container::{Container, ContainerWriter, StringsWriter};
+use crate::container::{Container, ContainerWriter};
 use crate::days::time_text;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::memory::memory_available;
@@ -39,10 +35,9 @@ use crate::prepare::schema::{CellTask, DerivedTask, Predict, Schema, Table, Task
 use crate::prepare::source::{Batches, Source};
 use crate::prepare::values::to_texts;
 use crate::store::{
-    AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
-    FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
-    StatisticsUntil, SummaryMetadata, Table as StoreTable, TableMetadata, TargetMetadata,
-    TaskMetadata, table_file, task_file,
+    AggregateMetadata, ColumnMetadata, EmbeddingMetadata, FORMAT_VERSION, FileMetadata, GRAPH_FILE,
+    METADATA_FILE, Metadata, RelationMetadata, StatisticsUntil, SummaryMetadata,
+    Table as StoreTable, TableMetadata, TargetMetadata, TaskMetadata, table_file, task_file,
 };
 
 /// The state of a preparation.
@@ -56,12 +51,7 @@ pub(in crate::prepare) struct Preparation<'a> {
     scratch: Scratch,
     /// The keys of each table by which others look up its rows.
     keys: Vec<KeyLists>,
-    column_count: u32,
-    category_count: u32,
-    /// The names of all categories so far, in the order of their indexes.
-    categories: Vec<String>,
-    /// The text to embed for each column.
-    column_names: Vec<String>,
+    names: Names,
     files: Vec<FileMetadata>,
     relations: Vec<RelationMetadata>,
     summaries: Vec<SummaryMetadata>,
@@ -87,10 +77,7 @@ impl<'a> Preparation<'a> {
             folder,
             scratch: Scratch::new(folder.join("staging"), memory(options.memory)),
             keys: schema.tables.iter().map(|_| KeyLists::new()).collect(),
-            column_count: 0,
-            category_count: 0,
-            categories: Vec::new(),
-            column_names: Vec::new(),
+            names: Names::default(),
             files: Vec::new(),
             relations: Vec::new(),
             summaries: Vec::new(),
@@ -114,14 +101,15 @@ impl<'a> Preparation<'a> {
         let mut ingested: Vec<_> = ingested.into_iter().flatten().collect();
         let (folder, progress) = (self.folder, self.options.progress);
         // Neither needs the other.
-        let (texts, dated) =
-            rayon::join(|| texts.number(folder, progress), || self.date_tables(&mut ingested));
+        let (texts, resolved) =
+            rayon::join(|| texts.number(folder, progress), || self.resolve_tables(&mut ingested));
         let texts = texts?;
         let mut derived = self.read_tasks()?;
+        // No later step looks up a key, and they take memory.
         self.keys.clear();
-        let tables = self.write_tables(ingested, dated?, &texts, &mut derived)?;
+        let tables = self.write_tables(ingested, resolved?, &texts, &mut derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
-        let aggregates = self.place_aggregates(&tables)?;
+        let aggregates = self.names.add_aggregates(self.schema, &tables)?;
         self.write_names(&tables)?;
         let text_count = texts.count();
         self.options.progress.begin("embedding texts", Some(u64::from(text_count)));
@@ -233,39 +221,39 @@ impl<'a> Preparation<'a> {
 
     /// Resolves all references, and finds the times of all rows; a table comes after the one whose time it
     /// inherits.
-    fn date_tables(&self, ingested: &mut [Ingested]) -> Result<Dated> {
+    fn resolve_tables(&self, ingested: &mut [Ingested]) -> Result<Resolved> {
         let schema = self.schema;
-        let mut dated = Dated::new(schema);
+        let mut resolved = Resolved::new(schema);
         for place in time_order(schema) {
             // An interrupt ends it here, too.
             self.options.progress.advance(0)?;
             let table = &schema.tables[place];
             let rows = |columns: &[String]| self.rows_of(table, columns);
-            let dating = Dating {
+            let resolver = Resolver {
                 schema,
                 keys: &self.keys,
                 scratch: &self.scratch,
                 text_of: &|columns, row| text_of(rows(columns), row),
             };
-            dating
-                .date(place, &mut ingested[place], &mut dated)
+            resolver
+                .resolve(place, &mut ingested[place], &mut resolved)
                 .context(|| format!("table {:?}", table.name))?;
         }
-        Ok(dated)
+        Ok(resolved)
     }
 
     /// Runs the second pass.
     fn write_tables(
         &mut self,
         mut ingested: Vec<Ingested>,
-        dated: Dated,
+        resolved: Resolved,
         texts: &Texts,
         derived_tasks: &mut HashMap<String, Derived>,
     ) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
         let (schema, scratch) = (self.schema, self.scratch.clone());
-        let Dated { times, parents } = dated;
+        let Resolved { times, parents } = resolved;
         let mut second = SecondPass {
             schema,
             row_counts,
@@ -281,7 +269,7 @@ impl<'a> Preparation<'a> {
         self.use_target_statistics(&mut ingested, derived_tasks, &mut unscaled);
         self.remarks.extend(self.unscaled_remark(&unscaled));
         self.options.progress.begin("writing rows and links", Some(rows));
-        let columns = self.place_columns(&ingested)?;
+        let columns = self.number_columns(&ingested)?;
         let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
         let waiting = ingested.into_iter().zip(columns).zip(parents);
         let mut waiting: Vec<_> = waiting.map(Some).collect();
@@ -364,10 +352,8 @@ impl<'a> Preparation<'a> {
         all.sort_unstable_by_key(|rows| rows.number);
         for rows in &all {
             let summary = &self.schema.summaries[rows.number];
-            let columns = rows.column_metadata(self.column_count);
-            self.column_count += columns.len() as u32;
-            let names = columns.iter().map(|column| name_of(&column.name, &summary.name()));
-            self.column_names.extend(names);
+            let columns = rows.column_metadata(self.names.column_count);
+            self.names.add_summary(&columns, &summary.name());
             let (place, relation) = (tables.len(), self.relations.len());
             let WrittenTable { metadata, relations, file } =
                 second.write_summary(place, relation, rows, columns, self.folder)?;
@@ -420,36 +406,14 @@ impl<'a> Preparation<'a> {
     }
 
     /// Numbers the columns and categories of all tables, in the schema's order.
-    fn place_columns(&mut self, ingested: &[Ingested]) -> Result<Vec<Vec<ColumnMetadata>>> {
-        let mut all = Vec::new();
-        for (read, table) in ingested.iter().zip(&self.schema.tables) {
-            let mut columns = Vec::new();
-            for summary in &read.columns {
-                columns.push(self.add_column(summary, &summary.name, &table.name)?);
-            }
-            all.push(columns);
-        }
-        Ok(all)
-    }
-
-    fn add_column(
-        &mut self,
-        summary: &ColumnSummary,
-        name: &str,
-        table: &str,
-    ) -> Result<ColumnMetadata> {
-        let column = column_metadata(summary, self.column_count, &mut self.category_count)?;
-        self.name_column(summary, name, table);
-        Ok(column)
-    }
-
-    /// Keeps a column's name and its categories for the embedding.
-    fn name_column(&mut self, summary: &ColumnSummary, name: &str, table: &str) {
-        self.column_count += 1;
-        self.column_names.push(name_of(name, table));
-        if let Summary::Categorical(dictionary) = &summary.summary {
-            self.categories.extend(dictionary.sorted().0.into_iter().map(str::to_owned));
-        }
+    fn number_columns(&mut self, ingested: &[Ingested]) -> Result<Vec<Vec<ColumnMetadata>>> {
+        let of_tables = ingested.iter().zip(&self.schema.tables);
+        let names = &mut self.names;
+        of_tables
+            .map(|(read, table)| {
+                read.columns.iter().map(|column| names.add(column, &table.name)).collect()
+            })
+            .collect()
     }
 
     fn write_tasks(
@@ -481,12 +445,12 @@ impl<'a> Preparation<'a> {
         anchors: &mut Anchors<'_>,
     ) -> Result<TaskMetadata> {
         let anchor = self.schema.table(&derived.anchor).unwrap_or_default();
-        let (index, progress) = (self.column_count, self.options.progress);
-        let (categories, rows) = (&mut self.category_count, anchors.table(anchor)?);
+        let (index, progress) = (self.names.column_count, self.options.progress);
+        let (categories, rows) = (&mut self.names.category_count, anchors.table(anchor)?);
         let (column, file) = read.write(self.folder, task, index, categories, rows, progress)?;
         // The rows of a question about links are pairs; it asks about the rows of its anchor.
         let asked = task.predict.as_ref().map_or(&derived.anchor, |predict| &predict.anchor);
-        self.name_column(&read.summary, &task.name, asked);
+        self.names.add_numbered(&read.summary, &task.name, asked);
         self.files.push(file);
         Ok(TaskMetadata {
             name: task.name.clone(),
@@ -543,47 +507,17 @@ impl<'a> Preparation<'a> {
         })
     }
 
-    /// Numbers the aggregates, after all columns.
-    fn place_aggregates(&mut self, tables: &[TableMetadata]) -> Result<Vec<AggregateMetadata>> {
-        let place = |table: usize, name: &str| {
-            let columns = &tables[table].columns;
-            columns.iter().position(|column| column.name == name).map(|place| place as u32)
-        };
-        let aggregates = aggregates::aggregates(self.schema, self.column_count, place)?;
-        self.column_count += aggregates.len() as u32;
-        self.column_names.extend(aggregates.iter().map(|aggregate| in_words(&aggregate.name)));
-        Ok(aggregates)
-    }
-
     /// Embeds the names of columns, relations and categories.
     fn write_names(&mut self, tables: &[TableMetadata]) -> Result<()> {
         self.options.progress.begin("embedding names", None);
-        let embed = |names: &[String]| -> Result<Vec<f16>> {
-            let embedder = self.options.embedder;
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let mut vectors = vec![f16::ZERO; names.len() * embedder.dimension()];
-            embedder.embed(&names, &mut vectors)?;
-            Ok(vectors)
-        };
-        let mut columns = ContainerWriter::create(self.folder, COLUMN_FILE)?;
-        columns.section("vectors", &embed(&self.column_names)?)?;
         let table = |place: u32| &*tables[place as usize].name;
         let of_tables =
             self.relations.iter().map(|relation| name_of(&relation.name, table(relation.child)));
         let own = (self.summaries.iter())
             .filter(|summary| summary.relation as usize >= self.relations.len())
             .map(|summary| in_words(table(summary.table)));
-        let relation_names: Vec<_> = of_tables.chain(own).collect();
-        columns.section("relations", &embed(&relation_names)?)?;
-        let mut categories = ContainerWriter::create(self.folder, CATEGORY_FILE)?;
-        categories.section("vectors", &embed(&self.categories)?)?;
-        let mut names = StringsWriter::begin(&mut categories, "names")?;
-        for name in &self.categories {
-            names.push(&mut categories, name)?;
-        }
-        names.finish(&mut categories, "names")?;
-        self.files.push(columns.finish()?);
-        self.files.push(categories.finish()?);
+        let relations: Vec<_> = of_tables.chain(own).collect();
+        self.files.extend(self.names.write(self.folder, self.options.embedder, &relations)?);
         Ok(())
     }
 
@@ -603,8 +537,8 @@ impl<'a> Preparation<'a> {
             embedding: EmbeddingMetadata {
                 embedder: self.options.embedder.name(),
                 dimension: self.options.embedder.dimension() as u32,
-                column_count: self.column_count,
-                category_count: self.category_count,
+                column_count: self.names.column_count,
+                category_count: self.names.category_count,
                 text_count,
                 text_vectors: self.options.text_vectors.is_some(),
                 text_encoding: self.options.text_vectors.unwrap_or_default(),
@@ -697,27 +631,4 @@ fn of_task(error: Error, schema: &Schema, name: &str) -> Error {
         _ => error,
     };
     error.context(format!("task {name:?}"))
-}
-
-/// Returns the text to embed for a column, or for a relation, of a table.
-fn name_of(name: &str, table: &str) -> String {
-    format!("{} of {}", in_words(name), in_words(table))
-}
-
-/// Returns the words of a name: `countryOfBirth_id` is "country of birth id".
-fn in_words(name: &str) -> String {
-    let mut words = String::with_capacity(name.len() + 8);
-    let mut previous = ' ';
-    for character in name.chars() {
-        let starts_word = character.is_uppercase() && previous.is_lowercase();
-        let ends_word = starts_word || !character.is_alphanumeric();
-        if ends_word && !words.ends_with(' ') && !words.is_empty() {
-            words.push(' ');
-        }
-        if character.is_alphanumeric() {
-            words.extend(character.to_lowercase());
-        }
-        previous = character;
-    }
-    words.trim_end().to_owned()
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::children::Children;
 use super::columns::Summary;
-use super::dates::through;
 use super::first_pass::Ingested;
 use super::layout::Layout;
 use super::leaks::reveals_target;
 use super::records::StagedTable;
 use super::references::time_parent;
+use super::resolve::through;
 use super::row_numbers::RowNumbers;
 use super::scratch::Scratch;
 use super::summaries::SummaryRows;

@@ -12,14 +12,14 @@ use crate::error::{Error, Result};
 use crate::prepare::schema::{Reference, Schema, Table, Time};
 
 /// What is known of the tables so far, by their places in the schema.
-pub(super) struct Dated {
+pub(super) struct Resolved {
     /// The times of the rows.
     pub times: Vec<Option<RowNumbers<i64>>>,
     /// The parents of each reference.
     pub parents: Vec<Vec<Parents>>,
 }
 
-impl Dated {
+impl Resolved {
     pub(super) fn new(schema: &Schema) -> Self {
         let of_each = || schema.tables.iter();
         Self {
@@ -29,8 +29,8 @@ impl Dated {
     }
 }
 
-/// What tells the parents and the times of a table's rows.
-pub(super) struct Dating<'a> {
+/// Finds the parents and the times of a table's rows.
+pub(super) struct Resolver<'a> {
     pub schema: &'a Schema,
     /// The keys of each table by which others look up its rows.
     pub keys: &'a [KeyLists],
@@ -38,18 +38,23 @@ pub(super) struct Dating<'a> {
     pub text_of: &'a TextOf<'a>,
 }
 
-impl Dating<'_> {
+impl Resolver<'_> {
     /// Resolves the references of table `place`, and finds the times of its rows, which come after those
     /// of the table whose times they inherit.
-    pub(super) fn date(&self, place: usize, read: &mut Ingested, dated: &mut Dated) -> Result<()> {
-        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
-        dated.times[place] = self.times(place, read, &parents, &dated.times)?;
-        dated.parents[place] = parents;
+    pub(super) fn resolve(
+        &self,
+        place: usize,
+        read: &mut Ingested,
+        resolved: &mut Resolved,
+    ) -> Result<()> {
+        let parents = self.parents(place, std::mem::take(&mut read.links))?;
+        resolved.times[place] = self.times(place, read, &parents, &resolved.times)?;
+        resolved.parents[place] = parents;
         Ok(())
     }
 
-    /// Resolves the references of table `place`.
-    fn resolve(&self, place: usize, links: Vec<Links>) -> Result<Vec<Parents>> {
+    /// Returns the parents of each reference of table `place`.
+    fn parents(&self, place: usize, links: Vec<Links>) -> Result<Vec<Parents>> {
         let Self { schema, keys: all_keys, scratch, text_of } = *self;
         let references = &schema.tables[place].references;
         let resolve = |(links, reference): (Links, &Reference)| {
