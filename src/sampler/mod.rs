@@ -8,6 +8,7 @@ mod calendar;
 mod choice;
 mod context;
 mod database;
+mod division;
 mod engine;
 mod evaluation;
 mod masks;

@@ -41,6 +41,12 @@ impl RowSeeds {
         Ok(is_visible(time, obs_time.min(self.visible_until)).then_some(seed))
     }
 
+    /// Returns all that decides which rows are seeds, as a text.
+    pub(super) fn observed(&self) -> String {
+        let obs_time = self.obs_time.map_or_else(|| "own time".to_owned(), |at| at.to_string());
+        format!("observed {obs_time}\nvisible until {}", self.visible_until)
+    }
+
     /// The error of a table of which no row is a seed.
     pub(super) fn no_seed(&self, table: &Table) -> Error {
         let remedy = match (self.obs_time.is_some(), self.visible_until < i64::MAX) {

@@ -3,24 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::database::{ColumnShape, Database};
+use super::division::Division;
 use super::names::find;
 use super::pools::{RowSeeds, row_seeds};
 use super::sequence::{Heading, Target};
 use super::settings::Settings;
-use super::subset::{Bits, Grouped, Subset};
+use super::subset::{Grouped, Subset};
 use crate::days::time_text;
 use crate::error::{Context, Error, Result};
 use crate::plan::{Permutation, Plan, Split, SplitRule};
 use crate::random::{Purpose, name_identity};
 use crate::store::{Cell, ColumnStats, Seed, Table, TargetMetadata, Task as StoreTask};
-
-/// The seeds whose splits are found together: those of a word of a subset.
-const TOGETHER: usize = 64;
-/// How many words of a subset one piece of parallel work fills.
-const WORDS_AT_A_TIME: usize = 256;
 
 /// The type of a target in batches that have none.
 const NO_TYPE: u8 = u8::MAX;
@@ -92,7 +86,12 @@ impl Task {
         let is_recorded = task.records_split() || settings.split.seed == SplitRule::DEFAULT_SEED;
         let subsets = match is_recorded {
             true => recorded(task, settings),
-            false => divide(metadata.seed_count, splits_of),
+            false => {
+                let (rule, seed_count) = (&settings.split, metadata.seed_count);
+                let left_out = format!("label required {}", settings.require_label);
+                Division { store, name: &metadata.name, seed_count, rule, left_out }
+                    .subsets(splits_of)
+            }
         };
         let subsets = subsets.context(|| format!("task {name:?}"))?;
         let hidden = match &metadata.target {
@@ -133,7 +132,14 @@ impl Task {
             Ok(())
         };
         let name = format!("{name}/{own_name}");
-        let subsets = divide(anchor.row_count(), splits_of).context(|| format!("{name:?}"))?;
+        let division = Division {
+            store,
+            name: &own_name,
+            seed_count: anchor.row_count(),
+            rule,
+            left_out: rows.observed(),
+        };
+        let subsets = division.subsets(splits_of).context(|| format!("{name:?}"))?;
         if subsets.iter().all(|subset| subset.count() == 0) {
             return Err(rows.no_seed(anchor));
         }
@@ -343,34 +349,6 @@ fn recorded(task: &StoreTask, settings: &Settings) -> Result<[Subset; 3]> {
     };
     let [train, val, test] = Split::ALL.map(of_split);
     Ok([train?, val?, test?])
-}
-
-/// Divides the seeds of a task into the three splits. `splits_of` writes those of at most [`TOGETHER`]
-/// seeds that follow each other; seeds that it gives none are left out.
-///
-/// # Cost
-/// A hash for each seed, in parallel.
-fn divide(
-    seed_count: u32,
-    splits_of: impl Fn(Range<u32>, &mut [Option<Split>]) -> Result<()> + Sync,
-) -> Result<[Subset; 3]> {
-    let mut words = vec![[0_u64; 3]; (seed_count as usize).div_ceil(TOGETHER)];
-    words.par_chunks_mut(WORDS_AT_A_TIME).enumerate().try_for_each(|(piece, words)| {
-        let firsts = (piece * WORDS_AT_A_TIME * TOGETHER..).step_by(TOGETHER);
-        for (words, first) in words.iter_mut().zip(firsts) {
-            let seeds = first as u32..(first + TOGETHER).min(seed_count as usize) as u32;
-            let mut splits = [None; TOGETHER];
-            splits_of(seeds.clone(), &mut splits[..seeds.len()])?;
-            for (place, split) in splits.iter().enumerate() {
-                for (word, of) in words.iter_mut().zip(Split::ALL) {
-                    *word |= u64::from(*split == Some(of)) << place;
-                }
-            }
-        }
-        Ok(())
-    })?;
-    let of_split = |split| words.iter().map(|of| of[split as usize]).collect();
-    Ok(Split::ALL.map(|split| Subset::Bits(Bits::new(of_split(split)))))
 }
 
 /// Returns the tasks that `settings` name, in the order of the databases and their tasks, then the pools.

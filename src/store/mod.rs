@@ -252,6 +252,11 @@ impl Store {
         self.containers.iter().any(Container::reads_ahead)
     }
 
+    /// Whether the store is a changed copy, which an audit makes: it is in memory whole.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.containers.iter().any(Container::is_copy)
+    }
+
     /// Reads the whole store into memory, in sequence, so that the first batches wait for no disk.
     /// Returns the number of bytes that were read.
     ///
@@ -267,8 +272,7 @@ impl Store {
     /// Reads `stores`, which are sampled together, block by block and ahead of their use if so many bytes of
     /// memory, where that is known, do not hold them all.
     pub(crate) fn expect_together(stores: &[Arc<Self>], memory: Option<u64>) {
-        // A changed copy, which an audit makes, is in memory whole.
-        let is_on_disk = |store: &&Arc<Self>| !store.containers.iter().any(Container::is_copy);
+        let is_on_disk = |store: &&Arc<Self>| !store.is_copy();
         // The system keeps the pages of a store once, however often it is opened.
         let mut places = BTreeSet::new();
         let place = |store: &Self| fs::canonicalize(&store.path).unwrap_or(store.path.clone());
