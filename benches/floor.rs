@@ -193,7 +193,8 @@ fn trace(sampler: &Sampler, store: &Store, files: &Files, number: usize) -> Resu
                     && store.metadata().embedding.text_vectors
                     && texts.insert(text)
                 {
-                    let bytes = store.metadata().embedding.dimension * 2;
+                    let embedding = &store.metadata().embedding;
+                    let bytes = embedding.dimension * embedding.text_encoding.bytes() as u32;
                     let at = files.vectors as u64 + u64::from(text) * u64::from(bytes);
                     trace.texts.push(Read { file: files.texts(), bytes, at });
                 }

@@ -7,9 +7,9 @@ use super::{Sampler, Settings, Speed, Texts};
 use crate::plan::{Assignment, Split};
 use crate::store::Store;
 
-/// Returns the bytes of the first train batches with so much memory.
-fn batches(memory: Option<u64>, texts: &Texts) -> Vec<Vec<u8>> {
-    let store = Store::open_within(Path::new("checkpoints/store-v4-small"), memory).unwrap();
+/// Returns the bytes of the first train batches of a golden store with so much memory.
+fn batches(name: &str, memory: Option<u64>, texts: &Texts) -> Vec<Vec<u8>> {
+    let store = Store::open_within(&Path::new("checkpoints").join(name), memory).unwrap();
     assert_eq!(store.is_larger_than_memory(), memory.is_some());
     let mut settings = Settings::default();
     let shape = &mut settings.shape;
@@ -26,8 +26,10 @@ fn batches(memory: Option<u64>, texts: &Texts) -> Vec<Vec<u8>> {
 
 #[test]
 fn p1_a_store_larger_than_memory_gives_the_same_batches() {
-    for texts in [Texts::Batch(Vec::new()), Texts::Global] {
-        assert_eq!(batches(Some(0), &texts), batches(None, &texts));
+    for name in ["store-v4-small", "store-v4-int8"] {
+        for texts in [Texts::Batch(Vec::new()), Texts::Global] {
+            assert_eq!(batches(name, Some(0), &texts), batches(name, None, &texts));
+        }
     }
 }
 

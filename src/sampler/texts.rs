@@ -40,22 +40,35 @@ pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
 }
 
 /// Returns the encoding of the vectors in the batches of all databases, so that these have the same tensors.
+///
+/// # Errors
+/// `InvalidArgument` for texts without vectors, and for vectors of two encodings.
 pub(super) fn encoding(databases: &[Database]) -> Result<TextEncoding> {
-    let of = |database: &Database| database.store.metadata().embedding.text_encoding;
-    let mut with_vectors =
-        (databases.iter()).filter(|database| database.store.metadata().embedding.text_vectors);
-    let Some(first) = with_vectors.next() else { return Ok(TextEncoding::default()) };
-    match with_vectors.find(|other| of(other) != of(first)) {
-        None => Ok(of(first)),
-        Some(other) => Err(Error::invalid(format!(
-            "expected text vectors of one encoding in a batch, found {0} in {1:?} and {2} in {3:?}; prepare \
-             {3:?} again with --text-vectors {0}, or take the indexes alone with texts=\"global\"",
-            of(first).name(),
-            first.name,
-            of(other).name(),
-            other.name
+    let all = databases.iter().map(|of| (&of.name, &of.store.metadata().embedding));
+    let mut silent = all.clone().filter(|(_, of)| !of.text_vectors && of.text_count > 0);
+    if let Some((name, _)) = silent.next() {
+        return Err(no_vectors(name));
+    }
+    let mut encodings =
+        all.filter(|(_, of)| of.text_vectors).map(|(name, of)| (name, of.text_encoding));
+    let Some((first, encoding)) = encodings.next() else { return Ok(TextEncoding::default()) };
+    match encodings.find(|(_, other)| *other != encoding) {
+        None => Ok(encoding),
+        Some((name, other)) => Err(Error::invalid(format!(
+            "expected text vectors of one encoding in a batch, found {0} in {first:?} and {1} in {name:?}; \
+             prepare {name:?} again with --text-vectors {0}, or take the indexes alone with texts=\"global\"",
+            encoding.name(),
+            other.name(),
         ))),
     }
+}
+
+/// The error of a store whose texts have no vectors.
+fn no_vectors(database: &str) -> Error {
+    Error::invalid(format!(
+        "expected stores with text vectors, found {database:?} without; prepare it without \
+         --no-text-vectors (in Python text_vectors=False), or take the indexes alone with texts=\"global\""
+    ))
 }
 
 /// Numbers the texts of a batch; keeps its buffers.
@@ -167,12 +180,8 @@ fn copy_vectors(
         if let Some(&later) = texts.get(place + ahead) {
             store.prefetch_text_embedding(later);
         }
-        let vector = store.text_embedding(text)?.ok_or_else(|| {
-            Error::invalid(
-                "expected a store with text vectors, found one without; prepare it with them, or take \
-                 the indexes alone with texts=\"global\"",
-            )
-        })?;
+        let vector = store.text_embedding(text)?;
+        let vector = vector.ok_or_else(|| no_vectors(&store.metadata().database))?;
         slot.copy_from_slice(vector.bytes());
         if let (Some(slot), [scale]) = (scales.get_mut(place), vector.scales()) {
             *slot = *scale;
