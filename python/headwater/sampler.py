@@ -40,8 +40,8 @@ class Sampler(Streams):
         world_size: The number of processes that share the streams.
         split_ratios: The shares of train, val and test, for tasks that record no split.
         split_seed: The random seed of the split. With another than 123, by which stores record the
-            splits, the first start over many seeds takes longer; it keeps what it found in a folder
-            beside the store, `STORE.splits`.
+            splits, and with pools, the first start over many seeds takes longer. It keeps the
+            splits in a folder beside the store, `STORE.splits`.
         seed: The random seed of the order and of the walks.
         num_prefetch: The number of batches that each stream makes ahead; with 0, a batch is made
             when it is requested.

@@ -11,6 +11,7 @@ mod database;
 mod division;
 mod engine;
 mod evaluation;
+mod kept_splits;
 mod masks;
 mod names;
 mod order;
@@ -87,7 +88,9 @@ impl Sampler {
     /// Returns a sampler over these stores, for one rank of several.
     ///
     /// # Cost
-    /// A hash for each seed of each task that does not record its split.
+    /// For each pool, and each task that records neither its split nor the groups of the split seed: a hash for
+    /// each seed, once; the splits of many seeds are kept in the folder `STORE.splits` beside the store, whose
+    /// 3 bits a seed later samplers read.
     ///
     /// # Errors
     /// `InvalidArgument` for settings out of range, `LimitExceeded`, or an error of reading the
