@@ -84,7 +84,7 @@ def test_a_batch_of_an_int8_store_has_scales(store_path, int8_store):
 
 def test_texts_without_vectors_are_refused_at_the_start(tmp_path, shop_folder, schema_file):
     headwater.prepare(shop_folder, schema_file, tmp_path / "silent", text_vectors=False)
-    with pytest.raises(headwater.InvalidArgument, match="found \"silent\" without"):
+    with pytest.raises(headwater.InvalidArgument, match='found "silent" without'):
         headwater.Sampler({"silent": tmp_path / "silent"})
     with sampler(tmp_path / "silent", texts="global") as running:
         running.next_train_batch()
