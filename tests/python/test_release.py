@@ -29,6 +29,12 @@ def test_one_version_stands_in_every_file():
         assert {v for n, v in found.items() if n.startswith("headwater")} - {"0.0.0"} == {version}
 
 
+def test_the_changelog_has_a_section_of_the_version_with_its_date():
+    version = re.escape(toml("Cargo.toml")["workspace"]["package"]["version"])
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(rf"^## {version} \(\d{{4}}-\d\d-\d\d\)$", changes, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     "name", [n for n in headwater.__all__ if n not in {"__version__", "reduce"}]
 )
