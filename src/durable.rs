@@ -641,5 +641,8 @@ fn sync_names(storage: &dyn Storage, path: &Path) -> Result<()> {
 }
 
 fn unchanged(error: Error, path: &Path) -> Error {
-    error.context(format!("{} is unchanged", path.display()))
+    let remedy = if error.is_of_nothing_found() { "; make the folder first" } else { "" };
+    error
+        .context(format!("{} was not written and is as it was", path.display()))
+        .followed_by(remedy)
 }

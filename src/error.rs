@@ -111,6 +111,17 @@ impl Error {
     pub fn os_error(&self) -> Option<&std::io::Error> {
         self.0.source.as_ref()
     }
+
+    /// Whether a disk or a quota is full.
+    pub(crate) fn is_of_full_disk(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        self.os_error().is_some_and(|e| matches!(e.kind(), StorageFull | QuotaExceeded))
+    }
+
+    /// Whether there is nothing at a path.
+    pub(crate) fn is_of_nothing_found(&self) -> bool {
+        self.os_error().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    }
 }
 
 /// A `main` that returns the error prints this.

@@ -11,6 +11,7 @@
 //! | `predictors` | columns of the rows within two links of a seed that predict its target alone |
 //! | `parents` | columns that are totals of later children; tables whose time is missing, or that of an earlier parent |
 //! | `rounded` | times rounded to days, of which seeds of other times see rows of their own day |
+//! | `undated` | rows without a time that seeds see before another of their times |
 //! | `replay` | a sequence that changes with what comes later |
 //!
 //! What it finds is no proof: a good column can predict a target nearly alone. So a subject may be
@@ -23,6 +24,7 @@ mod replay;
 mod report;
 mod rounded;
 mod score;
+mod undated;
 
 #[cfg(feature = "cli")]
 use std::path::Path;
@@ -113,6 +115,7 @@ fn audit_within(
         let predictors = predictors::predictors(&sample, &advance)?;
         findings.extend(predictors.findings);
         findings.extend(rounded::findings(&sample, &rounded)?);
+        findings.extend(undated::findings(&sample)?);
         let best = predictors.best.map(|(words, score)| format!("{words}, {}", score.words()));
         reports.push(TaskReport {
             task: metadata.name.clone(),
@@ -138,6 +141,7 @@ fn audit_within(
             findings.extend(replay_finding(store, &report.task, &shown)?);
         }
     }
+    let findings = once_for_each_table(findings);
     let is_allowed = |finding: &Finding| {
         // What a replay finds is no matter of judgement.
         finding.kind != Kind::Replay && settings.allowed.contains(&finding.subject)
@@ -151,6 +155,30 @@ fn audit_within(
         allowed,
         not_replayed,
     })
+}
+
+/// Keeps one of the findings that several tasks have about the times of a table, and names the other tasks
+/// in it.
+fn once_for_each_table(all: Vec<Finding>) -> Vec<Finding> {
+    let mut findings: Vec<(Finding, Vec<String>)> = Vec::new();
+    for finding in all {
+        let is_of_table = matches!(finding.kind, Kind::RoundedTime | Kind::NoTime);
+        let is_same = |(other, _): &&mut (Finding, Vec<String>)| {
+            (other.kind, &other.subject) == (finding.kind, &finding.subject)
+        };
+        match (findings.iter_mut().find(is_same).filter(|_| is_of_table), &finding.task) {
+            (Some((_, others)), Some(task)) => others.push(task.clone()),
+            _ => findings.push((finding, Vec::new())),
+        }
+    }
+    let told = |(mut finding, others): (Finding, Vec<String>)| {
+        if !others.is_empty() {
+            let tasks = if others.len() == 1 { "task" } else { "tasks" };
+            finding.evidence += &format!("; so do seeds of {tasks} {}", others.join(", "));
+        }
+        finding
+    };
+    findings.into_iter().map(told).collect()
 }
 
 /// Returns why a changed copy of the store would not fit into the free memory; none if it would.

@@ -99,6 +99,8 @@ pub enum Kind {
     OrderOfTime,
     /// Rows have the time of one parent, but another is later.
     BeforeParent,
+    /// Rows without a time are visible before another of their times.
+    NoTime,
     /// Times are rounded to days.
     RoundedTime,
     /// A sequence changes with what comes later.

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::FileMetadata;
-use super::file::{Container, check_is_file};
+use super::file::{COPY_AGAIN, Container, check_is_file};
 use super::read_ahead::ReadAhead;
 use crate::bytes::Digest;
 use crate::environment::in_default_environment;
@@ -54,7 +54,7 @@ pub(crate) trait Root: Clone + Serialize + DeserializeOwned {
             kind: Kind,
         }
         let broken = |e: &dyn std::fmt::Display| {
-            Error::corrupt(format!("not the metadata of a headwater store: {e}"))
+            Error::corrupt(format!("not the metadata of a headwater store: {e}{COPY_AGAIN}"))
         };
         let head: Head = serde_json::from_slice(text).map_err(|e| broken(&e))?;
         head.kind.check(Self::KIND)?;
@@ -157,7 +157,14 @@ impl Kind {
 /// # Errors
 /// `Io` when they cannot be read, `NotOurs` when the folder has none.
 pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
-    let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening the store", e))?;
+    let found = std::fs::metadata(path).map_err(|e| {
+        let error = Error::io(path, "opening the store", e);
+        let remedy = match error.is_of_nothing_found() {
+            true => "; name a store, or make one with `headwater prepare`",
+            false => "",
+        };
+        error.followed_by(remedy)
+    })?;
     if !found.is_dir() {
         return Err(Error::not_ours(format!(
             "{}: not a store: expected a folder made by `headwater prepare`, found a file",

@@ -15,7 +15,7 @@ use arrow_ipc::writer::StreamWriter;
 use serde::Serialize;
 
 use super::arrayrecord::Writer;
-use super::partial::Partial;
+use super::partial::{Partial, nothing_written};
 use super::values::arrow_error;
 use crate::error::{Context, Error, Result};
 use crate::events::latency::{NAME, V4, destination_and_code, middle_of};
@@ -102,6 +102,7 @@ pub fn export_events(
     for split in Split::ALL.into_iter().filter(|&split| metadata.counts(split).rows > 0) {
         let name = format!("{}.arrayrecord", split.name());
         let file = export_split(store, split, &partial.path.join(&name), progress);
+        let file = file.map_err(|error| nothing_written(error, out));
         let bytes = file.context(|| store.path().display().to_string())?;
         let counts = metadata.counts(split);
         files.push(ExportedFile {

@@ -33,7 +33,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::process::pool;
 use build::{Origin, Parts, Preparation, build_events};
-use partial::{Partial, exists};
+use partial::{Partial, exists, nothing_written};
 use replaced::Replaced;
 use schema::Schema;
 use source::Source;
@@ -161,7 +161,7 @@ pub fn prepare_events(
     let pool = pool(options.threads)?;
     let partial = Partial::create(out, replaced, &[])?;
     let build = || build_events(source, schema, events, &partial.path, options.progress);
-    let report = pool.install(build)?;
+    let report = pool.install(build).map_err(|error| nothing_written(error, out))?;
     partial.commit(out)?;
     Ok(report)
 }
@@ -198,9 +198,8 @@ fn build(
     };
     let pool = pool(options.threads)?;
     let partial = Partial::create(out, replaced, &["tables", "tasks"])?;
-    let report = pool.install(|| {
-        Preparation::new(source, parts.as_ref(), whole, options, &partial.path).run()
-    })?;
+    let build = || Preparation::new(source, parts.as_ref(), whole, options, &partial.path).run();
+    let report = pool.install(build).map_err(|error| nothing_written(error, out))?;
     partial.commit(out)?;
     Ok(report)
 }

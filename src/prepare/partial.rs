@@ -12,6 +12,17 @@ use crate::files::try_open_folder;
 use crate::progress::Progress;
 use crate::store::METADATA_FILE;
 
+/// Says of an error of a full disk that nothing was written at `out`.
+pub(super) fn nothing_written(error: Error, out: &Path) -> Error {
+    match error.is_of_full_disk() {
+        true => error.followed_by(&format!(
+            "; nothing was written at {}: free some space there, or name a folder on another disk",
+            out.display()
+        )),
+        false => error,
+    }
+}
+
 /// The folder in which a store is written; dropping it without `commit` removes it.
 pub(super) struct Partial {
     pub(super) path: PathBuf,

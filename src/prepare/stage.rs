@@ -1,7 +1,6 @@
 //! Copies a store to a node's own disk, once for all processes of the node.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
@@ -135,9 +134,7 @@ fn check_copy<M: Root>(store: &Path, root: Digest, out: &Path) -> Result<()> {
 
 /// Says what to do about a full disk.
 fn full_disk(error: Error, out: &Path, bytes: u64) -> Error {
-    let is_full =
-        |e: &std::io::Error| matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-    match error.os_error().is_some_and(is_full) {
+    match error.is_of_full_disk() {
         true => error.followed_by(&format!(
             "; the copy needs {bytes} bytes: free them there, or choose another disk than that of {}",
             out.display()

@@ -52,7 +52,8 @@ fn p6_a_file_is_old_or_new_after_any_failure_at_any_call() {
                     let is_new = disk.read(path).ok().as_deref() == Some(NEW);
                     assert!(is_new || disk.read(path).ok().as_deref() == old, "{place}");
                     if let Err(error) = &result {
-                        let says_old = error.to_string().contains("is unchanged");
+                        let says_old =
+                            error.to_string().contains("was not written and is as it was");
                         assert_eq!(says_old, !is_new, "{place}");
                     }
                     let expected: &[&str] =
@@ -89,7 +90,7 @@ fn a_full_disk_is_reported_and_the_old_file_stays() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(
         error.to_string(),
-        "ck/a.cursor is unchanged: write ck/.a.cursor.0.partial: no storage space"
+        "ck/a.cursor was not written and is as it was: write ck/.a.cursor.0.partial: no storage space"
     );
     disk.break_at(4, Breakage::FailOnce);
     let error = write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap_err();
@@ -235,7 +236,7 @@ fn p6_a_replaced_folder_is_the_old_or_the_new_one_after_any_failure() {
             assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss || at == calls, "{place}");
             if breakage == Breakage::FailOnce && !assert_old_or_complete(&disk, &place) {
                 let said = result.unwrap_err().to_string();
-                assert!(said.starts_with("db is unchanged: "), "{said}");
+                assert!(said.starts_with("db was not written and is as it was: "), "{said}");
             }
             for survival in SURVIVALS {
                 let place = format!("{place}, {survival:?}");
@@ -357,7 +358,10 @@ fn the_real_disk_keeps_the_same_promises() {
     let nowhere = folder.path().join("missing/run.cursor");
     let error = write_file(&Disk, &nowhere, NEW).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("missing/run.cursor is unchanged"), "{error}");
+    assert!(
+        error.to_string().contains("missing/run.cursor was not written and is as it was"),
+        "{error}"
+    );
     assert!(write_file(&Disk, Path::new("/"), NEW).is_err());
 }
 

@@ -56,6 +56,8 @@ fn a_full_disk_is_reported_and_nothing_is_left() {
         let place = at.join("db.partial").display().to_string();
         assert!(message.contains(&place), "{size}: {message}");
         assert!(message.contains("No space left on device"), "{size}: {message}");
+        let told = format!("; nothing was written at {out_text}: free some space there");
+        assert!(message.contains(&told), "{size}: {message}");
         assert_eq!(std::fs::read_dir(&at).unwrap().count(), 0, "{size}: something is left");
         drop(disk);
     }

@@ -31,6 +31,8 @@ enum Leak {
     TimelessDay,
     /// The times of orders are rounded to days.
     RoundedTime,
+    /// The time of a note is that of an answer, which some notes do not have yet.
+    NoTime,
     /// Another table without a time has the label.
     Sibling,
     /// The other side of the same event has the label.
@@ -93,7 +95,8 @@ references = [{ columns = "order", to = "orders" }, { columns = "customer", to =
 [[table]]
 name = "notes"
 key = "id"
-columns = { id = "identifier", customer = "identifier", final = "boolean" }
+NOTED
+columns = { id = "identifier", customer = "identifier", final = "boolean", written = "timestamp", answered = "timestamp" }
 references = [{ columns = "customer", to = "customers" }]
 
 [[table]]
@@ -230,7 +233,16 @@ impl Shop {
         );
         let noted = if self.has(Leak::Sibling) { left } else { self.below(2) == 0 };
         let id = ("customer", Value::Integer(customer));
-        let note = [("id", id.1.clone()), id.clone(), ("final", Value::Truth(noted))];
+        let is_open = self.has(Leak::NoTime) && customer % 5 == 0;
+        let written = if is_open { observed + DAY } else { since };
+        let answered = if is_open { Value::Null } else { Value::Time(written) };
+        let note = [
+            ("id", id.1.clone()),
+            id.clone(),
+            ("final", Value::Truth(noted)),
+            ("written", Value::Time(written)),
+            ("answered", answered),
+        ];
         self.add("notes", note);
         for (task, answer) in
             [("leaves", Value::Truth(left)), ("spends", number(spent)), ("ends", Value::Time(end))]
@@ -332,7 +344,8 @@ fn shop(leak: Option<Leak>) -> Database {
         false => "\"numerical\"",
     };
     let schema = SCHEMA.replace("THROUGH", through).replace("DELAY", delay);
-    let schema = schema.replace("TOTAL", total);
+    let noted = if shop.has(Leak::NoTime) { "time = { column = \"answered\" }" } else { "" };
+    let schema = schema.replace("TOTAL", total).replace("NOTED", noted);
     Database::new(&schema, shop.tables)
 }
 
@@ -408,6 +421,13 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
         (Leak::TimelessCount, Kind::TotalsChildren, None, "products.sold", "the number of orders"),
         (Leak::TimelessDay, Kind::TotalsChildren, None, "customers.last", "the last of orders"),
         (Leak::RoundedTime, Kind::RoundedTime, Some("leaves"), "orders", "delay = \"1 day\""),
+        (
+            Leak::NoTime,
+            Kind::NoTime,
+            Some("leaves"),
+            "notes",
+            "whose \"written\" is later than the observation; so do seeds of tasks spends, ends",
+        ),
         (
             Leak::Sibling,
             Kind::PredictsTarget,

@@ -121,7 +121,7 @@ fn looked_up(own: &Sampler, global: &Sampler, store: &Store) -> usize {
 }
 
 #[test]
-fn stores_of_several_encodings_are_refused_in_a_batch() {
+fn stores_of_several_encodings_or_without_vectors_are_refused_in_a_batch() {
     let (halves, integers) =
         (named("one", Some(TextEncoding::F16)), named("two", Some(TextEncoding::Int8)));
     let (more, none) = (named("three", Some(TextEncoding::Int8)), named("four", None));
@@ -129,15 +129,21 @@ fn stores_of_several_encodings_are_refused_in_a_batch() {
         let stores: Vec<_> = stores.iter().map(|(_, store)| Arc::clone(store)).collect();
         several(&stores, &settings(texts), (0, 1), PLAIN)
     };
-    let error = of(&[&none, &halves, &integers], Texts::Batch(vec![])).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let refused = |stores: &[&(TempDir, Arc<Store>)]| {
+        let error = of(stores, Texts::Batch(vec![])).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.to_string()
+    };
     assert_eq!(
-        error.to_string(),
+        refused(&[&halves, &integers]),
         "expected text vectors of one encoding in a batch, found f16 in \"one\" and int8 in \"two\"; \
          prepare \"two\" again with --text-vectors f16, or take the indexes alone with texts=\"global\""
     );
     assert!(of(&[&none, &halves, &integers], Texts::Global).is_ok());
-    assert!(of(&[&none, &more, &integers], Texts::Batch(vec![])).is_ok());
+    assert!(
+        refused(&[&more, &none]).starts_with("expected stores with text vectors, found \"four\"")
+    );
+    assert!(of(&[&more, &integers], Texts::Batch(vec![])).is_ok());
 }
 
 #[test]

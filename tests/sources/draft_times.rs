@@ -156,6 +156,41 @@ fn a_complete_time_is_inherited_before_one_with_gaps() {
 }
 
 #[test]
+fn p7_a_time_that_every_row_has_is_chosen_before_one_with_gaps() {
+    let unless =
+        |i: u64, every: u64, text: String| if i % every == 0 { String::new() } else { text };
+    let folder = folder(&[
+        (
+            "visits.csv",
+            &csv("id,at,paid_at", 400, |i| {
+                format!("{i},{},{}", day(2020, i), unless(i, 30, day(2021, i)))
+            }),
+        ),
+        (
+            "stays.csv",
+            &csv("id,started,paid_at", 400, |i| {
+                format!("{i},{},{}", day(2020, i), unless(i, 30, day(2021, i)))
+            }),
+        ),
+        (
+            "letters.csv",
+            &csv("id,written,sent", 400, |i| {
+                format!("{i},{},{}", day(2020, i), unless(i, 30, day(2021, i)))
+            }),
+        ),
+    ]);
+    let draft = drafted(&*opened(folder.path()));
+    assert_eq!(times(&draft.schema, &["visits", "stays", "letters"]), ["at", "started", "written"]);
+    assert_contains(
+        &draft.render(),
+        &[
+            "time = { column = \"at\" } # when a row came to exist, by its name; not chosen: \"paid_at\" (NULL \
+           in 14 rows)\n",
+        ],
+    );
+}
+
+#[test]
 fn later_stages_are_chosen_only_without_a_better_time() {
     let stages = |header: &str| {
         csv(header, 60, |i| format!("{i},{},{},{}", i % 40, day(2021, i), day(2022, i)))

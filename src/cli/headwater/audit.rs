@@ -22,9 +22,9 @@ const SHOWN_MAX: usize = 5;
 /// Looks for leaks of the future and of the label.
 ///
 /// Finds columns that predict the target alone, columns that are totals of later children, tables whose
-/// time is missing or that of an earlier parent, and times rounded to days. Also replays seeds on copies
-/// of the store in memory, in which everything later than a time is different, or the label: no byte of a
-/// context observed by then may change.
+/// time is missing or that of an earlier parent, rows without a time that are seen before another of their
+/// times, and times rounded to days. Also replays seeds on copies of the store in memory, in which everything
+/// later than a time is different, or the label: no byte of a context observed by then may change.
 ///
 /// Exit status: 0 nothing found, 4 something found; else as for other commands.
 #[derive(Args)]

@@ -149,12 +149,6 @@ pub(super) fn check_same_rows(
     )))
 }
 
-/// Whether a disk or a quota is full.
-pub(super) fn is_full(error: &Error) -> bool {
-    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-    error.os_error().is_some_and(|e| full.contains(&e.kind()))
-}
-
 /// Writes the summary beside the result, and prints it.
 pub(super) fn report(
     summary: &RunSummary,
@@ -488,7 +482,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
 
     /// Adds to an error of a full disk or memory how to continue.
     fn with_remedy(&self, error: Error) -> Error {
-        let is_full = is_full(&error);
+        let is_full = error.is_of_full_disk();
         let room = if is_full { "; free some space there" } else { "" };
         match &self.args.checkpoint_dir {
             _ if !is_full && error.kind() != ErrorKind::LimitExceeded => error,

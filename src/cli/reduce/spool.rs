@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::args::StatisticCommand;
 use super::place::{check_out, json_of};
-use super::run::{RunArgs, RunSummary, check_same_rows, is_full, report, result_file};
+use super::run::{RunArgs, RunSummary, check_same_rows, report, result_file};
 use super::statistics::{Invocation, Statistics, with_invocation};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
@@ -173,7 +173,7 @@ impl WorkArgs {
             let worked = with_invocation!(&statistics, invocation => {
                 self.work(&invocation.statistic, &spool, &mut summary, interrupted)
             });
-            next = worked.map_err(|error| match is_full(&error) {
+            next = worked.map_err(|error| match error.is_of_full_disk() {
                 true => {
                     error.followed_by("; free some space there, and run the same command again")
                 }

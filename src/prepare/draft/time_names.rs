@@ -54,7 +54,8 @@ const PLANNED: [&str; 8] =
     ["due", "deadline", "required", "expected", "scheduled", "planned", "estimated", "sched"];
 
 /// Tokens of later stages of an existing row.
-const LATER_STAGES: [&str; 24] = [
+const LATER_STAGES: [&str; 25] = [
+    "paid",
     "ship",
     "shipped",
     "shipping",
@@ -100,7 +101,7 @@ const ENTRANCE: [&str; 14] = [
 ];
 
 /// Tokens of times at which a row is recorded.
-const RECORDED: [&str; 26] = [
+const RECORDED: [&str; 25] = [
     "created",
     "create",
     "creation",
@@ -123,7 +124,6 @@ const RECORDED: [&str; 26] = [
     "submission",
     "issued",
     "issue",
-    "paid",
     "payment",
     "written",
     "sent",

@@ -74,6 +74,8 @@ struct Own {
     rank: u32,
     /// A day is nearer to a row than its year.
     is_exact: bool,
+    /// Of times that are equally likely, one that every row has.
+    is_complete: bool,
     /// The mean time. The latest beginning is safest: a row may have been unknown at the others. Of
     /// plans and later stages the earliest is nearest: the row was known at each of them.
     nearness: i128,
@@ -92,6 +94,7 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
             gaps: gaps.min(Gaps::Few),
             rank: fit.rank(),
             is_exact: !is_period(unit),
+            is_complete: gaps == Gaps::None,
             nearness: if fit.rank() <= Fit::Stage.rank() { -span.mean } else { span.mean },
             nulls: Reverse(profile.nulls),
             column: Reverse(column),

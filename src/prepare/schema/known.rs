@@ -105,8 +105,8 @@ fn check_known_time(
         )),
         Known::Delay(_) => Ok(()),
         Known::At(time) if time == name && semantic == SemanticType::Timestamp => fail(
-            "at: expected another column of times, found the column itself, whose times are NULL in every \
-             context that is observed before them, without known; remove known",
+            "at: expected another column of times, found the column itself; a time is hidden until it has \
+             come in any case: remove known",
         ),
         Known::At(time) if time == name => fail(format!(
             "at: expected the column of the times at which these values are known, found the column itself, \

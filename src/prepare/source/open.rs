@@ -81,7 +81,16 @@ pub fn open_with(path: &Path, connect: Option<&Connect<'_>>) -> Result<Box<dyn S
     let is_folder = match std::fs::metadata(path) {
         Ok(metadata) => metadata.is_dir(),
         Err(_) if files::is_pattern(path) => return Ok(Box::new(Files::pattern(path)?)),
-        Err(e) => return Err(Error::io(path, "opening", e)),
+        Err(e) => {
+            let error = Error::io(path, "opening", e);
+            let remedy = match error.is_of_nothing_found() {
+                true => {
+                    "; name a folder of table files, a file of a table or a database, or its address"
+                }
+                false => "",
+            };
+            return Err(error.followed_by(remedy));
+        }
     };
     if is_folder {
         return Ok(Box::new(Files::folder(path)?));

@@ -166,8 +166,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "seen = { type = \"timestamp\", unit = \"ms\" }",
         "seen = { type = \"timestamp\", unit = \"ms\", known = { at = \"seen\" } }",
         "table \"results\": column \"seen\": known: at: expected another column of times, found the \
-         column itself, whose times are NULL in every context that is observed before them, without \
-         known; remove known",
+         column itself; a time is hidden until it has come in any case: remove known",
     ),
     // Spelling.
     (
