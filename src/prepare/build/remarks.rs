@@ -8,7 +8,11 @@ use crate::store::{RelationMetadata, TableMetadata};
 /// Returns remarks on the rows of a table with times that have none.
 pub(super) fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
     let counts = [
-        (undated.always, "have no time and are always visible"),
+        (
+            undated.always,
+            "have no time and are always visible; give the table a time that every row has, or leave these \
+             rows out",
+        ),
         (undated.never, "inherit their time from a missing row and are never visible"),
     ];
     (counts.into_iter())
