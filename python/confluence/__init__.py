@@ -27,8 +27,8 @@ puts these parts together; `drawing` draws a context; `draft` chooses a configur
 `contexts` counts rows and cells, `widths` chooses what each relation brings in, `speed` measures
 steps and `pace` chooses how many; `status` is the line on a terminal and the bar in a notebook;
 `training`, with `run_folder` and `progress`, `scoring`, and `prediction`, with `frames`, use the
-parts; `run` is a run as an object; `api` has the functions of this page; `cli`, `cli_draft`,
-`cli_inspect` and `cli_predict` are the command.
+parts; `outputs` writes the files that a user names; `run` is a run as an object; `api` has the
+functions of this page; `cli`, `cli_draft`, `cli_inspect` and `cli_predict` are the command.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from confluence import anchors, metrics, seeds, times
+from confluence import anchors, metrics, outputs, seeds, times
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.config import ConfigError
@@ -114,28 +114,8 @@ def check_file(out: Path) -> None:
         raise ConfigError(
             f"{out}: Parquet needs pyarrow; install it (pip install pyarrow), or choose a .csv file"
         )
-    check_new(out)
-    check_parent(out)
-
-
-def check_new(out: Path) -> None:
-    """Checks that there is no file or folder of this name.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    if out.is_file() or out.is_dir():
-        raise ConfigError(f"{out} is there already; remove it, or choose another file")
-
-
-def check_parent(out: Path) -> None:
-    """Checks that the folder of a file to write exists, before the work that the file is for.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"expected the folder {out.absolute().parent}, found none; create it")
+    outputs.check_new(out)
+    outputs.check_parent(out)
 
 
 def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
@@ -155,7 +135,7 @@ def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
-        out.write_text(text.getvalue())
+        outputs.write(out, text.getvalue().encode())
         return
     import pyarrow
     import pyarrow.parquet
@@ -175,7 +155,9 @@ def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
             kind = pyarrow.timestamp("us", "UTC")
         # As in pandas, NaN is NULL: the end of an interval that there is none of.
         arrays[name] = pyarrow.array(values, kind, from_pandas=name in ENDS)
-    pyarrow.parquet.write_table(pyarrow.table(arrays), out)
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(arrays), content)
+    outputs.write(out, content.getvalue())
 
 
 def _numbers(of_splits: Sequence[Answers]) -> dict[str, metrics.Numbers]:

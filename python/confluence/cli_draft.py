@@ -29,6 +29,7 @@ def add_options(verb: argparse.ArgumentParser) -> None:
 
 def init(args: argparse.Namespace) -> int:
     """Prints the configuration for a store, or writes it to a new file."""
+    from confluence import outputs
     from confluence.config import ConfigError
 
     if args.out is None:
@@ -43,8 +44,7 @@ def init(args: argparse.Namespace) -> int:
             f"expected a folder for {args.out}, found none; create it, or name another --out"
         )
     drafted = make_draft(args)
-    with args.out.open("x") as file:
-        file.write(drafted.to_toml())
+    outputs.write(args.out, drafted.to_toml().encode())
     print("\n".join(drafted.summary[1:]))
     print(f"next: confluence train --config {shlex.quote(str(args.out))} --out FOLDER")
     return 0

@@ -58,12 +58,12 @@ def add_options(verb: argparse.ArgumentParser) -> None:
 
 def predict(args: argparse.Namespace) -> int:
     """Predicts for the seeds of a file, or for the rows that are visible at a time."""
-    from confluence import answers, assembly, intervals, prediction, time_range
+    from confluence import assembly, intervals, outputs, prediction, time_range
 
     _check_options(args)
     if args.out is not None:
-        answers.check_new(args.out)
-        answers.check_parent(args.out)
+        outputs.check_new(args.out)
+        outputs.check_parent(args.out)
     listed = None if args.seeds is None else prediction.read_seeds(args.seeds)
     with assembly.open_run(args.run_folder, args.checkpoint, args.store, needs_task=True) as (
         parts,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 import headwater
-from confluence import anchors, evaluation, metrics, times
+from confluence import anchors, evaluation, metrics, outputs, times
 from confluence.anchors import Anchor
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
@@ -193,8 +193,9 @@ def write_predictions(
     if out is None:
         _write(task, seeds, predictions, sys.stdout)
     else:
-        with out.open("w", newline="") as file:
-            _write(task, seeds, predictions, file)
+        text = io.StringIO()
+        _write(task, seeds, predictions, text)
+        outputs.write(out, text.getvalue().encode())
 
 
 def _write(

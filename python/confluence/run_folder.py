@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import shutil
@@ -13,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from confluence import config
+from confluence import config, outputs
 from confluence.checkpoint import CheckpointError
 from confluence.parallel import Processes, device_kind
 from confluence.processor import cores
@@ -131,7 +130,7 @@ def report_full_disk(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not outputs.is_full_disk(error):
             raise
         raise CheckpointError(
             f"cannot write {error.filename or out}: {error.strerror}; free some space, and "

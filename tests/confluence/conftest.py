@@ -1,5 +1,6 @@
 """Fixtures: the demo shop as a store, a tiny model, and a finished run of it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,32 @@ def whole(tiny, tmp_path_factory):
     assert finished.returncode == 0, finished.stderr
     assert "churn" in finished.stdout
     return out
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """The folder of a disk of 64 MB, and a function that gives it another size."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(*options):
+        return subprocess.run(["mount", *options, disk], capture_output=True, text=True)
+
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a small disk")
+    mounted = mount("-t", "tmpfs", "-o", "size=64m", "none")
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield disk, lambda size: mount("-o", f"remount,size={size}").check_returncode()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.fixture
+def full_disk(small_disk):
+    """The folder of a disk without room for another byte."""
+    disk, resize = small_disk
+    resize("4k")
+    (disk / "others").write_bytes(bytes(4096))
+    return disk

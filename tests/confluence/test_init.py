@@ -479,6 +479,15 @@ def test_init_writes_a_new_file_or_standard_output(site, fixed_speed, tmp_path, 
     assert "expected a folder for" in errors
 
 
+def test_a_configuration_for_a_full_disk_leaves_no_file(site, fixed_speed, full_disk, capsys):
+    out = full_disk / "my.toml"
+    status, _, errors = shown(
+        capsys, "init", site, "--task", "returns", "--minutes", 6, "--out", out
+    )
+    assert (status, out.exists()) == (1, False)
+    assert errors.startswith(f"confluence: writing {out}: no space left on the device; nothing")
+
+
 def test_presets_are_printed(capsys):
     assert shown(capsys, "presets") == (0, "base\ncpu-small\n", "")
     status, text, _ = shown(capsys, "presets", "cpu-small")

@@ -105,6 +105,13 @@ def test_seeds_of_a_file_are_predicted_in_their_order(predict, asked):
     assert asked.cleared
 
 
+def test_predictions_for_a_full_disk_leave_no_file(predict, full_disk):
+    out = full_disk / "p.csv"
+    status, _, errors = predict("--out", out, seeds=[("7", AT)])
+    assert (status, out.exists()) == (1, False)
+    assert errors.startswith(f"confluence: writing {out}: no space left on the device; nothing")
+
+
 def test_seeds_that_have_no_prediction_are_listed(predict):
     known = [("7", AT), ("3", AT)]
     unknown = [(f"x{number}", AT) for number in range(11)]

@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import jax
@@ -385,26 +384,6 @@ def test_gradients_that_stay_infinite_end_a_run():
 def test_a_batch_size_that_processes_do_not_divide_is_refused(tiny_config, tmp_path):
     with pytest.raises(config.ConfigError, match="found 8 and 3"):
         feed.open_sampler(tiny_config.data, tiny_config.run, Processes(3, 0, "x:1"))
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """The folder of a disk of 64 MB, and a function that gives it another size."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-
-    def mount(*options):
-        return subprocess.run(["mount", *options, disk], capture_output=True, text=True)
-
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a small disk")
-    mounted = mount("-t", "tmpfs", "-o", "size=64m", "none")
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield disk, lambda size: mount("-o", f"remount,size={size}").check_returncode()
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 def assert_ended_by_full_disk(finished):
