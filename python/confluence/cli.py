@@ -308,6 +308,7 @@ def _train(args: argparse.Namespace) -> int:
         if processes.rank == 0 and (advice := _inherited_limit(args, settings)):
             print(f"confluence: advice: {advice}", file=sys.stderr)
     else:
+        config.check_settings(args.settings)
         run_folder.check_folder(args.out, resume=False)
         drafted = cli_draft.make_draft(args)
         changed = {_key_of(setting) for setting in args.settings}

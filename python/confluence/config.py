@@ -375,6 +375,28 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: A key is unknown, or a value is not valid.
     """
+    config = _of_types(sections)
+    _check(config)
+    return config
+
+
+def check_settings(settings: Sequence[str]) -> None:
+    """Checks changes before there is the configuration that they change.
+
+    What a configuration contradicts is found when it is changed.
+
+    Raises:
+        ConfigError: A key is unknown, or no configuration can have the value.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        section, key, value = _parsed(setting)
+        sections.setdefault(section, {})[key] = value
+    _check_least(_of_types(sections))
+
+
+def _of_types(sections: Mapping[str, Any]) -> Config:
+    """Returns the configuration of the sections, whose values may be out of range."""
     _check_keys("", sections, _SECTIONS)
     made = {}
     for name, fields in sections.items():
@@ -384,9 +406,7 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
         _check_keys(f"{name}.", fields, types)
         values = {key: _typed(f"{name}.{key}", v, types[key]) for key, v in fields.items()}
         made[name] = _SECTIONS[name](**values)
-    config = Config(**made)
-    _check(config)
-    return config
+    return Config(**made)
 
 
 def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
@@ -577,8 +597,8 @@ _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str:
 _MOST_STALE_DAYS = 36_525
 
 
-def _check(config: Config) -> None:
-    """Refuses values out of range, and values that contradict each other."""
+def _check_least(config: Config) -> None:
+    """Refuses values below the least of their key."""
     at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
         "data": {
@@ -602,6 +622,11 @@ def _check(config: Config) -> None:
             if sections[section][key] < least:
                 found = sections[section][key]
                 raise ConfigError(f"expected at least {least} for {section}.{key}, found {found}")
+
+
+def _check(config: Config) -> None:
+    """Refuses values out of range, and values that contradict each other."""
+    _check_least(config)
     model, data = config.model, config.data
     check_walk(data)
     if data.staleness_days > _MOST_STALE_DAYS:
@@ -610,7 +635,7 @@ def _check(config: Config) -> None:
             f"{data.staleness_days}"
         )
     for name in ("mean_share", "muon_beta", "adam_b1", "adam_b2"):
-        found = sections["optimizer"][name]
+        found = getattr(config.optimizer, name)
         if found >= 1:
             raise ConfigError(
                 f"expected less than 1 for optimizer.{name}, found {found}: the running mean "

@@ -16,6 +16,8 @@ from runs import confluence, sets
 from stores import prepare_tables
 
 USERS, EVENTS, PAGES = 200, 6000, 20
+# Minutes for too few steps.
+SHORT = ["--task", "returns", "--minutes", 1]
 
 SCHEMA = """
 database = "site"
@@ -432,11 +434,20 @@ def shown(capsys, *arguments):
         ),
         (["SITE", "--resume"], "or --resume, found both"),
         (["SITE", "--members", 3], "or --members, found both"),
+        # A setting is refused before anything is measured, which needs minutes.
+        (["SITE", *SHORT, "--set", "steps=5"], "expected section.key=value, such as"),
+        (["SITE", *SHORT, "--set", "optimizer.steps=abc"], "expected an integer for optimizer.st"),
+        (["SITE", *SHORT, "--set", "optimizer.steps=0"], "expected at least 1 for optimizer.steps"),
+        (["SITE", *SHORT, "--set", "optimizer.stepz=5"], "did you mean optimizer.steps?"),
+        (["SITE", *SHORT, "--set", "optimiser.steps=5"], "did you mean optimizer?"),
         (["--minutes", 3], "expected a STORE with --minutes, found none; name the store first"),
         (["--config", "cpu-small", "--task", "returns"], "expected a STORE with --task"),
     ],
 )
-def test_a_refused_training_leaves_no_folder(arguments, message, site, tmp_path, capsys):
+def test_a_refused_training_leaves_no_folder(
+    arguments, message, site, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(draft, "_seed_counts", None)
     arguments = [str(of).replace("SITE", str(site)) for of in arguments]
     status, output, errors = shown(capsys, "train", *arguments, "--out", tmp_path / "run")
     assert (status, output) == (1, "")
