@@ -542,6 +542,9 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         repeated = arguments[-1] is Ellipsis
         if value == "" and repeated:
             raise ConfigError(f"expected a list for {name}, found ''; write {name}=[] for none")
+        of_numbers = _LISTS.get(arguments)
+        if of_numbers and isinstance(value, str):
+            raise ConfigError(f"expected {of_numbers} for {name}, found {value!r}")
         if repeated or len(values) == len(arguments):
             kinds = [arguments[0]] * len(values) if repeated else arguments
             return tuple(_typed(name, v, k) for v, k in zip(values, kinds, strict=True))
@@ -592,6 +595,12 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
 
 
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+# Lists of numbers, by the types of their items.
+_LISTS: dict[tuple[Any, ...], str] = {
+    (int, ...): "a list of integers such as [32,64]",
+    (float, ...): "a list of numbers such as [1,0.5]",
+    (float, float, float): "a list of 3 numbers such as [0.8,0.1,0.1]",
+}
 
 
 _MOST_STALE_DAYS = 36_525

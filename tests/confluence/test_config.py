@@ -44,6 +44,22 @@ from headwater import _headwater
         (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
         (["data.task_weights=[1.0]"], "0 in all, found 1;"),
         (
+            ["data.sequence_buckets=32,64"],
+            "expected a list of integers such as [32,64] for data.sequence_buckets, found '32,64'",
+        ),
+        (
+            ["data.task_weights=2,1"],
+            "expected a list of numbers such as [1,0.5] for data.task_weights, found '2,1'",
+        ),
+        (
+            ["data.split_ratios=0.8,0.1,0.1"],
+            "expected a list of 3 numbers such as [0.8,0.1,0.1] for data.split_ratios, found '0.8,",
+        ),
+        (
+            ["data.sequence_buckets=[32,'a']"],
+            "expected an integer for data.sequence_buckets, found",
+        ),
+        (
             ["data.mask_share=0.1", "data.pools={ a = '' }", "data.task_weights=[1.0, 2.0]"],
             "1 in all, found 2;",
         ),
