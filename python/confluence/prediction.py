@@ -23,6 +23,8 @@ from headwater.sampler import micros
 
 # The columns of the ends of a prediction's interval.
 ENDS = ("prediction_low", "prediction_high")
+# The usual name of the column of observation times.
+_OBS_TIME = "obs_time"
 
 
 class Seed(NamedTuple):
@@ -71,18 +73,38 @@ def read_seeds(path: Path) -> list[Seed]:
         raise ConfigError(
             f"{path}, line 1: expected a header such as key,obs_time, found a seed: {header}"
         )
+    if _OBS_TIME in header[:-1] and header[-1] != _OBS_TIME:
+        raise _time_is_not_last(path, header, header.index(_OBS_TIME))
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(header):
             raise ConfigError(
                 f"{path}, line {number}: expected {len(header)} fields like the header, found "
                 f"{len(line)}"
             )
+        # A number is a time, too, the year, but beside a date it is rather a key.
+        if header[-1] != _OBS_TIME and _is_date(line[0]) and line[-1] and not _is_date(line[-1]):
+            raise _time_is_not_last(path, header, 0)
         if line[-1] and not is_time(line[-1]):
             raise ConfigError(
                 f"{path}, line {number}: expected a time such as 2024-05-31 12:00:00 as the last "
                 f"field, found {line[-1]!r}"
             )
     return [Seed(tuple(line[:-1]), line[-1] or None) for line in lines[1:]]
+
+
+def _time_is_not_last(path: Path, header: Sequence[str], at: int) -> ConfigError:
+    """Returns an error that says which column has the observation time."""
+    keys = "key's column" if len(header) == 2 else "key's columns"
+    return ConfigError(
+        f"{path}, line 1: expected the {keys} first and the observation time last, found "
+        f"{','.join(header)}; "
+        + ("swap the two columns" if len(header) == 2 else f"put {header[at]} last")
+    )
+
+
+def _is_date(text: str) -> bool:
+    """Returns whether a text is a time of more than a year."""
+    return "-" in text[1:] and is_time(text)
 
 
 def is_time(text: str) -> bool:
@@ -204,7 +226,7 @@ def _write(
     writer = csv.writer(file, lineterminator="\n")
     has_ends = task.kind in KINDS
     columns = ["prediction", *ENDS] if has_ends else ["prediction"]
-    writer.writerow(["key", "obs_time", *columns, "null_probability"])
+    writer.writerow(["key", _OBS_TIME, *columns, "null_probability"])
     for seed, found in zip(seeds, predictions, strict=True):
         ends = (found.low, found.high) if has_ends else ()
         key = "|".join(seed.key)

@@ -29,6 +29,10 @@ def test_a_file_of_seeds_has_the_columns_of_the_key_and_then_the_time(tmp_path):
         seeds_file(tmp_path, 'club,number,at\n"a,1",x7,2022-01-01 06:00\nb,x8,\n')
     )
     assert found == [Seed(("a,1", "x7"), "2022-01-01 06:00"), Seed(("b", "x8"), None)]
+    # A key may look like a time, and a time may be a year.
+    for time in ("2022-01-02", "2023", ""):
+        file = seeds_file(tmp_path, f"day,obs_time\n2022-01-01,{time}\n")
+        assert prediction.read_seeds(file) == [Seed(("2022-01-01",), time or None)]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +44,15 @@ def test_a_file_of_seeds_has_the_columns_of_the_key_and_then_the_time(tmp_path):
         ("a,b,2022-01-01\n", "line 1: expected a header such as key,obs_time, found a seed"),
         ("key,at\n1,2022-01-01\n1,2,3\n", "line 3: expected 2 fields like the header, found 3"),
         ("key,at\n1,\n2,soon\n", "line 3: expected a time such as .*, found 'soon'"),
+        (
+            "obs_time,patient\n2022-01-01,1\n",
+            "line 1: expected the key's column first and the observation time last, found "
+            "obs_time,patient; swap the two columns",
+        ),
+        # Named otherwise, the times tell.
+        ("at,key\n2022-01-01,1\n", "observation time last, found at,key; swap the two columns"),
+        ("at,a,b\n2022-01-01,1,2\n", "expected the key's columns first .*; put at last"),
+        ("a,obs_time,b\n1,,2\n", "found a,obs_time,b; put obs_time last"),
     ],
 )
 def test_a_file_that_has_no_seeds_is_refused_with_its_line(text, message, tmp_path):
