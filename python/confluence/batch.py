@@ -497,6 +497,24 @@ def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return whole
 
 
+def lacks_text_vectors(store: Any) -> bool:
+    """Returns whether a store has texts, but no vectors of them."""
+    embedding = store.metadata()["embedding"]
+    return bool(embedding["text_count"]) and not embedding["text_vectors"]
+
+
+def notes_on_texts(paths: Sequence[str], stores: Sequence[Any]) -> list[str]:
+    """Returns a line for each store whose texts are alike to a model: all have the vector 0."""
+    return [
+        f"{path} has no vectors of its {store.metadata()['embedding']['text_count']:,} texts, so "
+        "the model does not read them: of a text it sees the column, and whether it is NULL; for "
+        "their words prepare the store again, without --no-text-vectors (in Python: "
+        "text_vectors=True)"
+        for path, store in zip(paths, stores, strict=True)
+        if lacks_text_vectors(store)
+    ]
+
+
 def text_encoding(stores: Sequence[Any]) -> str:
     """Returns the encoding of the vectors of texts, "f16" or "int8", which is that of all stores.
 

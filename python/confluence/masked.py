@@ -12,7 +12,7 @@ import numpy as np
 
 import headwater
 from confluence import config, times
-from confluence.batch import TYPE_NAMES
+from confluence.batch import TYPE_NAMES, lacks_text_vectors
 from confluence.feed import DeviceTransfer, Samplers, open_sampler
 from confluence.parallel import Processes
 from confluence.step import Program
@@ -51,8 +51,7 @@ def check_texts(data: config.Data, stores: Sequence[headwater.Store]) -> None:
     if not data.mask_share or not data.mask_texts:
         return
     for path, store in zip(data.stores, stores, strict=True):
-        embedding = store.metadata()["embedding"]
-        if embedding["text_count"] and not embedding["text_vectors"]:
+        if lacks_text_vectors(store):
             raise config.ConfigError(
                 f"expected vectors of the texts to predict masked ones, found none in {path}; set "
                 "data.mask_texts=false, or prepare the store with text vectors"

@@ -17,6 +17,7 @@ import jax
 
 import headwater
 from confluence import (
+    batch,
     config,
     epochs,
     masked,
@@ -531,6 +532,8 @@ def _resolved(
     if not resume and processes.rank == 0:
         masked.check_cells(settings)
         data = settings.data
+        for line in batch.notes_on_texts(data.stores, stores):
+            print(f"confluence: {line}", file=sys.stderr)
         for line in masked.advice(data, stores) + masked.advice_of_labels(data, stores):
             print(f"confluence: advice: {line}", file=sys.stderr)
     settings = epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)

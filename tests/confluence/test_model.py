@@ -288,6 +288,7 @@ def test_a_store_without_text_vectors_does_not_use_anothers(demo_store, tmp_path
     vocabulary, tables = batch.vocabulary_and_tables([silent, other], "global")
     count = silent.metadata()["embedding"]["text_count"]
     assert vocabulary.text_starts == (0, count)
+    # So of a text the model sees its column, and whether it is NULL, as the note of a run says.
     assert not tables.texts[:count].any()
     np.testing.assert_array_equal(tables.texts[count:], other.text_embeddings())
 

@@ -11,6 +11,7 @@ import types
 import numpy as np
 import pytest
 
+import headwater
 from confluence import config, run_folder, training
 from confluence.checkpoint import CheckpointError
 from confluence.config import ConfigError
@@ -396,6 +397,24 @@ def test_settings_mean_the_same_from_another_folder_and_on_another_device(
     given = "optimizer.microbatches=4"
     assert resolved(demo_store, tmp_path, given, resume=True).optimizer.microbatches == 4
     assert resolved(demo_store, tmp_path / "none", resume=True).optimizer.microbatches == 8
+
+
+def test_a_run_on_texts_without_vectors_begins_with_a_note(demo_store, tmp_path, capsys):
+    data, silent = demo_store.parent / "data", tmp_path / "silent"
+    headwater.prepare(data, data / "schema.toml", silent, dimension=32, text_vectors=False)
+    count = headwater.Store(silent).metadata()["embedding"]["text_count"]
+    resolved(silent, tmp_path / "run", "data.tasks=churn")
+    shown = capsys.readouterr().err
+    (note,) = [line for line in shown.splitlines() if "texts" in line]
+    assert note == (
+        f"confluence: {silent} has no vectors of its {count:,} texts, so the model does not read "
+        "them: of a text it sees the column, and whether it is NULL; for their words prepare the "
+        "store again, without --no-text-vectors (in Python: text_vectors=True)"
+    )
+    resolved(silent, tmp_path / "run", "data.tasks=churn", rank=1)
+    resolved(silent, tmp_path / "run", "data.tasks=churn", resume=True)
+    resolved(demo_store, tmp_path / "run", "data.tasks=churn")
+    assert "texts" not in capsys.readouterr().err
 
 
 def test_rank_0_advises_when_a_run_begins(demo_store, tmp_path, monkeypatch, capsys):
