@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import gc
 import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -68,7 +68,12 @@ def _exit_interrupted(*_: Any) -> NoReturn:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    args, unknown = _parser().parse_known_args(arguments)
+    parser, verbs = _parser()
+    given = sys.argv[1:] if arguments is None else arguments
+    verb = next((of for of in given if not of.startswith("-")), None)
+    if verb is not None and verb not in verbs:
+        parser.error(_unknown_verb(verb, list(verbs)))
+    args, unknown = parser.parse_known_args(arguments)
     if unknown:
         args.verb.error(_unknown_options(args.verb, unknown))
     if arguments is None:
@@ -105,10 +110,31 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 def _unknown_options(verb: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
     """Returns a message about options that a verb does not have, with the nearest that it has."""
+    from confluence import choices
+
     known = [name for action in verb._actions for name in action.option_strings]
-    hints = {of: difflib.get_close_matches(of.partition("=")[0], known, n=1) for of in unknown}
-    meant = [f"did you mean {near[0]} for {of}?" for of, near in hints.items() if near]
+    hints = {of: choices.nearest(of.partition("=")[0], known) for of in unknown}
+    meant = [f"did you mean {near} for {of}?" for of, near in hints.items() if near]
     return "; ".join([f"unrecognized arguments: {' '.join(unknown)}", *meant])
+
+
+def _unknown_verb(found: str, known: Sequence[str]) -> str:
+    """Returns a message about a word that is no verb, with the nearest one."""
+    from confluence import choices
+
+    near = choices.nearest(found, known)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"expected a VERB, one of {', '.join(known)}, found {found!r}{hint}"
+
+
+class _Version(argparse.Action):
+    """Prints the version that `headwater --version` does, which has the name of its kernels."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        command = [sys.executable, "-m", "headwater", "--version"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        print(shown.replace("headwater", parser.prog, 1), end="")
+        parser.exit()
 
 
 def _silence_orbax() -> None:
@@ -128,13 +154,18 @@ def _silence_orbax() -> None:
     sys.unraisablehook = unraisable
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Returns the parser of the command, and those of its verbs."""
     parser = argparse.ArgumentParser(
         prog="confluence",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument(
+        "-V", "--version", action=_Version, nargs=0,
+        help="show the version, and the kernels that this processor runs",
+    )  # fmt: skip
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     init = _verb(
@@ -253,7 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     smoke.add_argument(
         "--attention", choices=("dense", "structured"), default="dense", help="default: dense"
     )
-    return parser
+    return parser, verbs.choices
 
 
 def _verb(verbs: Any, name: str, run: Callable[..., int], text: str) -> argparse.ArgumentParser:

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +229,33 @@ def test_a_wrong_task_names_the_nearest(whole, tiny):
         assert (shown.returncode, shown.stdout) == (1, "")
         assert "no task is called 'chrun'; did you mean 'churn'?" in shown.stderr
         assert "Traceback" not in shown.stderr
+
+
+def test_the_version_is_that_of_headwater():
+    headwater_command = Path(sys.executable).parent / "headwater"
+    found = subprocess.run([headwater_command, "--version"], capture_output=True, text=True).stdout
+    for option in ("-V", "--version"):
+        shown = confluence_here(option)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout == found.replace("headwater", "confluence", 1)
+        assert f"confluence {headwater.__version__} (" in shown.stdout
+
+
+@pytest.mark.parametrize(("verb", "hint"), [("tran", "; did you mean train?"), ("xyz", "")])
+def test_an_unknown_verb_is_refused_with_the_nearest(verb, hint):
+    shown = confluence_here(verb, "my.db", "--task", "churn")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    verbs = "init, presets, train, evaluate, predict, inspect, baselines, bench, smoke"
+    last = shown.stderr.splitlines()[-1]
+    assert last == f"confluence: error: expected a VERB, one of {verbs}, found {verb!r}{hint}"
+
+
+def test_the_help_has_the_text_of_each_verb_beside_its_name():
+    shown = confluence_here("--help").stdout.partition("  VERB\n")[2].partition("\n\n")[0]
+    lines = [line for line in shown.splitlines() if not line.startswith(" " * 5)]
+    assert len(lines) == 9
+    assert {len(re.match(" {4}[a-z]+ +", line)[0]) for line in lines} == {17}
+    assert all(re.match(" {4}[a-z]+ {2,}[a-z]", line) for line in lines)
 
 
 def test_help_shows_an_example():

@@ -22,7 +22,7 @@ HERE = "x:1"
 
 def options(*arguments):
     """Returns the options of `confluence train`, of which the run's folder is `out`."""
-    return cli._parser().parse_args(["train", "--out", "out", *arguments])
+    return cli._parser()[0].parse_args(["train", "--out", "out", *arguments])
 
 
 @pytest.fixture
