@@ -222,8 +222,9 @@ def _init(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float) -
 def _too_short(chosen: Pace, tasks: Sequence[str], minutes: float, enough: float) -> str:
     return (
         f"expected minutes for at least {chosen.sensible_steps:,} steps of {', '.join(tasks)}, "
-        f"found {minutes:g} minutes, which are {chosen.steps} steps ({chosen.epochs:.2g} epochs) "
-        f"on this machine; set about {enough:,g} minutes, or train so few steps all the same with "
+        f"found {pace.in_minutes(minutes, 'g')}, time for {chosen.steps} steps "
+        f"({chosen.epochs:.2g} epochs) on this machine; set about "
+        f"{pace.in_minutes(enough, ',g')}, or train so few steps all the same with "
         f"--set optimizer.steps={chosen.steps}, in Python with train(init(...), ...)"
     )
 

@@ -77,19 +77,26 @@ class Pace(NamedTuple):
             f"{speed.compile_seconds:.0f} s to compile.",
             f"On this machine {self.steps} steps are {self.epochs:.2g} epochs (at most "
             f"{_MOST_EPOCHS}, or {_STEPS_OF_FEW_SEEDS} steps if they are more), about "
-            f"{self.minutes:.2g} minutes in all.",
+            f"{in_minutes(self.minutes)} in all.",
         ]
         if self.epochs < 1:
+            verb = "is" if self.wanted_minutes == 1 else "are"
             lines.append(
-                f"On this machine {self.wanted_minutes:g} minutes are too few for one epoch, which "
-                f"takes {self.epoch_minutes:.2g}: some train seeds are never seen."
+                f"On this machine {in_minutes(self.wanted_minutes, 'g')} {verb} too few for one "
+                f"epoch, which takes {self.epoch_minutes:.2g}: some train seeds are never seen."
             )
         if self.last_evaluation_minutes > self.wanted_minutes / 2:
             lines.append(
                 f"On this machine the last evaluation of val and test takes "
-                f"{self.last_evaluation_minutes:.2g} minutes of {self.wanted_minutes:g}."
+                f"{in_minutes(self.last_evaluation_minutes)} of {self.wanted_minutes:g}."
             )
         return lines
+
+
+def in_minutes(minutes: float, form: str = ".2g") -> str:
+    """Returns a time such as "1 minute" or "6.7 minutes"."""
+    text = format(minutes, form)
+    return f"{text} minute{'' if text == '1' else 's'}"
 
 
 def choose(

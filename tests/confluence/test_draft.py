@@ -196,8 +196,8 @@ def test_minutes_for_too_few_steps_say_how_many_are_enough(step_seconds, demo_st
         quick.cells = cells
         made = draft.init(demo_store, "churn", 2)
         found = re.fullmatch(
-            r"expected minutes for at least (\d+) steps of demo-shop/churn, found 2 minutes, which "
-            r"are 16 steps \(\S+ epochs\) on this machine; set about (\d+) minutes, or train so "
+            r"expected minutes for at least (\d+) steps of demo-shop/churn, found 2 minutes, time "
+            r"for 16 steps \(\S+ epochs\) on this machine; set about (\d+) minutes, or train so "
             r"few steps all the same with --set optimizer\.steps=16, in Python with "
             r"train\(init\(\.\.\.\), \.\.\.\)",
             made.too_short,

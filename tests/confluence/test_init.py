@@ -364,7 +364,7 @@ def test_minutes_for_too_few_steps_name_minutes_that_are_enough(
     assert (status, output) == (1, "")
     steps = 16
     assert re.search(
-        r"expected minutes for at least \d+ steps of demo-shop/churn, found 2 minutes, which are "
+        r"expected minutes for at least \d+ steps of demo-shop/churn, found 2 minutes, time for "
         rf"{steps} steps \(\S+ epochs\) on this machine; set about \d+ minutes, or train so few "
         rf"steps all the same with --set optimizer.steps={steps}",
         errors,

@@ -62,8 +62,19 @@ def test_too_little_time_is_for_a_few_steps():
     assert found.warmup_steps == 3
     assert found.minutes > 1
     assert (
-        "On this machine 1 minutes are too few for one epoch, which takes"
-        in (found.lines(SPEED)[2])
+        "On this machine 1 minute is too few for one epoch, which takes" in (found.lines(SPEED)[2])
+    )
+
+
+def test_one_minute_is_a_minute():
+    assert "about 1 minute in all" in paced(minutes=1.02).lines(SPEED)[1]
+    assert "about 1.1 minutes in all" in paced(minutes=1.1).lines(SPEED)[1]
+    assert pace.in_minutes(0.1) == "0.1 minutes"
+    assert pace.in_minutes(10_080, ",g") == "10,080 minutes"
+    assert (
+        paced(last_evaluation_minutes=1, wanted_minutes=1)
+        .lines(SPEED)[-1]
+        .endswith("takes 1 minute of 1.")
     )
 
 
