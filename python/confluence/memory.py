@@ -26,16 +26,10 @@ def restart_with_tunables() -> None:
     """Starts this program anew with `TUNABLES`, in the same process; else returns.
 
     It returns where glibc is not the C library, and where the environment has settings of its own,
-    be they empty.
+    be they empty. It prints nothing: no number changes, and `confluence --help` tells of it.
     """
     if not _lacks_tunables():
         return
-    if sys.stderr.isatty():
-        print(
-            f"confluence: restarting with {_VARIABLE}={TUNABLES} (huge pages for XLA's buffers); "
-            f"an empty {_VARIABLE} in the environment turns this off",
-            file=sys.stderr,
-        )
     os.environ[_VARIABLE] = TUNABLES
     # A Ctrl-C meanwhile waits until the program handles it again.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
