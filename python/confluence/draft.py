@@ -197,8 +197,7 @@ def _init(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float) -
         f"Written by: {_command(store, tasks, minutes)}",
         *_seed_lines(counts),
         *_context_lines(shape, metadata),
-        f"model.epochs = {config.toml_value(model.epochs)}: "
-        f"{'; '.join(f'{of.task}: {of.reason}' for of in advice)}.",
+        epochs.decision(advice),
         *chosen.lines(found),
     ]
     too_short = ""

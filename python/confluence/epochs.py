@@ -87,16 +87,33 @@ def resolve(
         return settings
     advice = advise(settings, stores)
     wanted = decide(advice)
-    reasons = "; ".join(f"{of.task}: {of.reason}" for of in advice) or "there is no task"
     if is_leader and own == "auto":
-        print(f"confluence: model.epochs = {_toml(wanted)}: {reasons}", file=sys.stderr)
+        print(f"confluence: {_state(wanted)}, {_because(advice)}", file=sys.stderr)
     elif is_leader and own != wanted:
         print(
-            f"confluence: model.epochs is {_toml(own is True)}, advice: {_toml(wanted)}: {reasons}",
+            f"confluence: {_state(own is True)}; advice: set model.epochs = {_toml(wanted)}, "
+            f"{_because(advice)}",
             file=sys.stderr,
         )
     chosen = wanted if own == "auto" else own
     return dataclasses.replace(settings, model=dataclasses.replace(settings.model, epochs=chosen))
+
+
+def decision(advice: Sequence[Advice]) -> str:
+    """Returns what is decided, and why, as a sentence."""
+    text = f"{_state(decide(advice))}, {_because(advice)}."
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _state(epochs: bool) -> str:
+    """Returns what the setting means: a new user takes `epochs` for passes over the data."""
+    verb = "shown" if epochs else "hidden"
+    return f"absolute times are {verb} (model.epochs = {_toml(epochs)})"
+
+
+def _because(advice: Sequence[Advice]) -> str:
+    reasons = "; ".join(f"{of.task}: {of.reason}" for of in advice)
+    return f"because of {reasons}" if reasons else "because there is no task"
 
 
 def decide(advice: Sequence[Advice]) -> bool:

@@ -217,8 +217,8 @@ def test_a_run_decides_prints_and_records_it(tiny, tmp_path):
     finished = runs.run([*tiny, *changed], out)
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr.startswith(
-        "confluence: model.epochs = false: firm/pay: val and test lie after training, and its "
-        "level does not move steadily (6 years, mean "
+        "confluence: absolute times are hidden (model.epochs = false), because of firm/pay: val "
+        "and test lie after training, and its level does not move steadily (6 years, mean "
     )
     assert finished.stderr.count("\n") == 1
     assert "epochs = false\n" in (out / "config.toml").read_text()
@@ -238,7 +238,9 @@ def test_a_steady_level_is_decided_alike_when_resumed(tmp_path, capsys):
     for is_new in (True, False):
         assert resolved(store, "auto", is_new) is True
         shown = capsys.readouterr().err
-        assert shown.startswith("confluence: model.epochs = true: firm/pay: ")
+        assert shown.startswith(
+            "confluence: absolute times are shown (model.epochs = true), because of firm/pay: "
+        )
         assert "its level moves steadily" in shown
 
 
@@ -246,7 +248,10 @@ def test_a_setting_against_the_rule_stands_with_advice(tmp_path, capsys):
     store = firm(tmp_path / "firm", growth=0.002, later=0.0)
     assert resolved(store, "false", True) is False
     shown = capsys.readouterr().err
-    assert shown.startswith("confluence: model.epochs is false, advice: true: firm/pay: ")
+    assert shown.startswith(
+        "confluence: absolute times are hidden (model.epochs = false); advice: set model.epochs = "
+        "true, because of firm/pay: "
+    )
     assert shown.count("\n") == 1
     assert resolved(store, "true", True) is True
     assert resolved(store, "false", False) is False
@@ -261,7 +266,9 @@ def test_a_run_without_tasks_needs_no_times(tmp_path, capsys):
     store = firm(tmp_path / "firm", growth=0.0, later=0.0)
     pools = ["data.tasks=[]", "data.pools={ people = '2012-01-01' }", "data.mask_share=0.2"]
     assert resolved(store, "auto", True, *pools) is True
-    assert capsys.readouterr().err == "confluence: model.epochs = true: there is no task\n"
+    assert capsys.readouterr().err == (
+        "confluence: absolute times are shown (model.epochs = true), because there is no task\n"
+    )
     # No task speaks against it either.
     assert resolved(store, "false", True, *pools) is False
     assert capsys.readouterr().err == ""
@@ -272,4 +279,4 @@ def test_a_run_from_another_gets_no_advice_on_what_that_one_fixes(tmp_path, caps
     assert resolved(store, "false", True, "optimizer.start_from=runs/cells") is False
     assert capsys.readouterr().err == ""
     assert resolved(store, "false", True) is False
-    assert "model.epochs is false, advice: true" in capsys.readouterr().err
+    assert "advice: set model.epochs = true" in capsys.readouterr().err

@@ -389,9 +389,12 @@ def test_minutes_for_too_few_steps_name_minutes_that_are_enough(
 
 def test_the_reason_for_model_epochs_stands_beside_the_decision(site, fixed_speed):
     found = drafted(site)
-    (line,) = [line for line in found.summary if line.startswith("model.epochs")]
+    (line,) = [line for line in found.summary if line.startswith("Absolute times")]
     value = config.toml_value(found.config.model.epochs)
-    assert line.startswith(f"model.epochs = {value}: site/returns: ")
+    verb = "shown" if found.config.model.epochs else "hidden"
+    assert line.startswith(
+        f"Absolute times are {verb} (model.epochs = {value}), because of site/returns: "
+    )
     assert f"\nepochs = {value}  # whether the model knows absolute times" in found.to_toml()
 
 
