@@ -6,12 +6,12 @@ import copy
 import dataclasses
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluence import boosting, calibration, hiding, masked, metrics
-from confluence.tables import aligned, terminal_width, wrapped
+from confluence.tables import aligned, fitted, terminal_width
 
 # The entries of a split's record that are not metrics.
 _NOT_METRICS = (
@@ -142,8 +142,15 @@ class Results:
     def table(self, width: int | None = None) -> str:
         """Returns the metrics beside the baselines, and the remarks, as lines of text.
 
-        With a width, the lists of baselines go on in the lines below.
+        A line for each metric; where the width has no room for it, a table for each split instead,
+        with a line for each model.
         """
+        lines = self._by_metric()
+        if width is not None and any(len(line) > width for line in lines):
+            lines = self._by_model(width)
+        return "\n".join([*lines, *masked.table(self.masked), *self.remarks])
+
+    def _by_metric(self) -> list[str]:
         others = _boosting_columns(self.tasks)
         header = ["task", "metric", "split", "confluence", "95 %", *others.values(), "baselines"]
         rows = [(*header, "members")] if self.members else [tuple(header)]
@@ -158,14 +165,34 @@ class Results:
                     )
                     spread = _interval(scores) if metric == of_task["leading"] else ""
                     row = (name, metric, split, f"{scores[metric]:.4f}", spread, *boosted, repeated)
-                    each = scores.get("members", []) if metric == of_task["leading"] else []
-                    rows.append((*row, " ".join(f"{of:.4f}" for of in each)))
+                    each = _members(scores) if metric == of_task["leading"] else ()
+                    rows.append((*row, " ".join(f"{of:.4f}" for _, of in each)))
             if of_task["cpu_seconds"]:
                 seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
                 rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), "", *seconds))
-        at = header.index("baselines")
-        of_tasks = aligned(wrapped(rows, at, width)) if self.tasks else []
-        return "\n".join([*of_tasks, *masked.table(self.masked), *self.remarks])
+        return aligned(rows) if self.tasks else []
+
+    def _by_model(self, width: int) -> list[str]:
+        lines: list[str] = []
+        for name, of_task in self.tasks.items():
+            leading = of_task["leading"]
+            seconds = {"confluence": self.cpu_seconds, **of_task["cpu_seconds"]}
+            for split, scores in _splits(of_task):
+                columns = _metrics(scores, leading)
+                if not columns:
+                    continue
+                each = {f"member {at}": {leading: of} for at, of in _members(scores)}
+                rows = [["model", *columns, *(["CPU s"] if of_task["cpu_seconds"] else [])]]
+                for model, found in {"confluence": scores, **each, **scores["baselines"]}.items():
+                    cells = [f"{found[of]:.4f}" if of in found else "-" for of in columns]
+                    cells += [_seconds(seconds.get(model))] if of_task["cpu_seconds"] else []
+                    rows.append([model, *cells])
+                if of_task["boosting"] not in ("done", "off"):
+                    rows.append(["boosting", of_task["boosting"]])
+                spread = _interval(scores)
+                title = f"{name}, {split}" + (f"; 95 % of {leading}: {spread}" if spread else "")
+                lines += [*([""] if lines else []), title, *fitted(rows, width)]
+        return lines
 
 
 def _with_nan(content: Any) -> Any:
@@ -184,6 +211,11 @@ def _interval(scores: Mapping[str, Any]) -> str:
     """Returns the interval of the leading metric; runs of earlier versions have none."""
     low, high = scores.get("interval", (math.nan, math.nan))
     return "" if math.isnan(low) else f"{low:.4f} to {high:.4f}"
+
+
+def _members(scores: Mapping[str, Any]) -> Iterable[tuple[int, float]]:
+    """Returns the leading metric of each member, with its number."""
+    return enumerate(scores.get("members", []))
 
 
 def _beaten(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:
@@ -294,7 +326,7 @@ def html_table(results: Results) -> str:
             for model, found in {"confluence": scores, **scores["baselines"]}.items():
                 values = [f"{k} {v:.4f}" for k, v in found.items() if isinstance(v, float)]
                 rows.append((name, split, model, " ".join(values), _seconds(seconds.get(model))))
-            for number, value in enumerate(scores.get("members", [])):
+            for number, value in _members(scores):
                 rows.append((name, split, f"member {number}", f"{leading} {value:.4f}", "-"))
             if of_task["boosting"] not in ("done", "off"):
                 rows.append((name, split, "boosting", of_task["boosting"], "-"))

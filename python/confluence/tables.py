@@ -10,9 +10,6 @@ from itertools import zip_longest
 
 Rows = Sequence[Sequence[str]]
 
-# A column that is broken into lines has at least so many characters.
-_LEAST_ROOM = 30
-
 
 def aligned(rows: Rows) -> list[str]:
     """Returns a line of text for each row, with columns of one width; rows may be shorter."""
@@ -28,39 +25,19 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def wrapped(rows: Rows, column: int, width: int | None) -> list[Sequence[str]]:
-    """Returns rows that fit into a width: one column of lists goes on in the rows below.
+def fitted(rows: Rows, width: int) -> list[str]:
+    """Returns lines that fit into a width: columns without room follow below, beside the first one.
 
-    A list is broken after its commas. The column keeps so many characters in any case that it can
-    be read; without a width nothing is broken.
+    A row may be shorter. A column that has no room at all is wider than the width.
     """
-    if width is None:
-        return list(rows)
-    columns = [max(map(len, of)) for of in zip_longest(*rows, fillvalue="")]
-    others = sum(columns) - columns[column] + 2 * (len(columns) - 1)
-    room = max(width - others, _LEAST_ROOM)
-    found: list[Sequence[str]] = []
-    for row in rows:
-        if len(row) <= column:
-            found.append(row)
-            continue
-        first, *more = _broken(row[column], room)
-        found.append([*row[:column], first, *row[column + 1 :]])
-        found += [[*([""] * column), line] for line in more]
-    return found
-
-
-def _broken(text: str, room: int) -> list[str]:
-    lines = [""]
-    for part in text.split(", "):
-        if not lines[-1]:
-            lines[-1] = part
-        elif len(lines[-1]) + len(part) + 3 <= room:
-            lines[-1] += f", {part}"
-        else:
-            lines[-1] += ","
-            lines.append(part)
-    return lines
+    first, *others = zip_longest(*rows, fillvalue="")
+    room = width - max(map(len, first))
+    groups: list[list[Sequence[str]]] = [[]]
+    for column in others:
+        if groups[-1] and sum(2 + max(map(len, of)) for of in [*groups[-1], column]) > room:
+            groups.append([])
+        groups[-1].append(column)
+    return [line for group in groups for line in aligned(list(zip(first, *group, strict=True)))]
 
 
 def titled(title: str, rows: Rows) -> str:

@@ -111,20 +111,6 @@ def test_the_table_says_why_boosting_is_missing_unless_it_was_not_asked_for():
     assert line[-2:] == ["no labels in val", "mean 3.0000"]
 
 
-def test_a_wide_table_of_scores_goes_on_in_lines_below():
-    names = ["mean", "median", "mean of the entity", "last label", "mean of the last year"]
-    found = results(1.0, **{name.replace(" ", "_"): 3.0 for name in names})
-    (header, line) = found.table().splitlines()
-    assert len(line) > 120
-    wide = found.table(100).splitlines()
-    assert max(map(len, wide)) <= 100
-    at = header.index("baselines")
-    assert wide[0] == header
-    assert all(not line[:at].strip() for line in wide[2:])
-    assert " ".join(line[at:] for line in wide[1:]) == line[at:]
-    assert found.table(1000) == found.table()
-
-
 def test_a_model_that_is_too_good_to_be_true_sends_to_the_audit():
     def remarks(auroc):
         scores = {"loss": 0.1, "seeds": 3, "auroc": auroc, "baselines": {}}
@@ -208,6 +194,57 @@ def test_the_table_has_each_metric_beside_those_of_the_baselines():
     unknown = found(cpu_seconds=None).table().splitlines()
     assert re.split("  +", unknown[5]) == ["shop/churn", "CPU s", "-", "2.0"]
     assert Results(7, {}).table() == ""
+
+
+def test_a_terminal_without_room_gets_a_line_for_each_model():
+    of = found(members=[3, 5], stopped=[])
+    wide = of.table()
+    assert max(map(len, wide.splitlines()[:8])) > 100
+    assert of.table(1000) == wide
+    lines = of.table(80).splitlines()
+    assert lines[: -len(REMARKS[1:])] == [
+        "shop/churn, val; 95 % of auroc: 0.7000 to 0.9000",
+        "model                     auroc   bias    CPU s",
+        "confluence                0.8000  0.2500  12.2",
+        "mean                      0.5000  0.0000  -",
+        "last label                0.6000  0.1000  -",
+        "boosting, the seed's row  0.7000  0.2000  2.0",
+        "",
+        "shop/churn, test",
+        "model                     auroc   bias    CPU s",
+        "confluence                0.9000  0.2500  12.2",
+        "mean                      0.5000  0.0000  -",
+        "last label                0.6000  0.1000  -",
+        "boosting, the seed's row  0.7000  0.2000  2.0",
+        "",
+        "shop/spend, test",
+        "model       mae            r2",
+        "confluence  2.0000         0.9900",
+        "member 0    3.0000         -",
+        "member 1    4.0000         -",
+        "boosting    not installed",
+    ]
+    assert lines[-len(REMARKS[1:]) :] == REMARKS[1:]
+    assert Results(7, {}).table(80) == ""
+
+
+def test_the_results_of_all_baselines_fit_into_80_columns():
+    names = ["auroc", "ap", "accuracy", "bias"]
+    others = [
+        "mean", "mean of the entity", "last label", "mean of the last year", boosting.ROW,
+        boosting.AGGREGATES, boosting.LABELS,
+    ]  # fmt: skip
+    scores = dict.fromkeys(names, 123.4567)
+    of_test = {**scores, "interval": (0.8, 0.9), "baselines": dict.fromkeys(others, scores)}
+    of_task = {
+        "leading": "auroc", "boosting": "done", "test": of_test,
+        "cpu_seconds": dict.fromkeys(others[4:], 1234.5),
+    }  # fmt: skip
+    of = Results(7, {"a-rather-long-database/and-a-task": of_task}, cpu_seconds=1234.5)
+    lines = of._by_model(80)
+    assert max(map(len, lines)) <= 80
+    assert max(map(len, of.table().splitlines()[:2])) > 170
+    assert of.table(80).startswith("\n".join(lines))
 
 
 def test_the_page_has_a_row_for_each_model_and_the_tables_of_the_parts():
@@ -296,20 +333,13 @@ def test_a_later_evaluation_adds_what_the_results_lack_and_replaces_the_relation
     assert more({}) is None
 
 
-def test_a_list_goes_on_below_with_at_least_the_room_to_be_read():
-    names = ["a" * 12, "b" * 12, "c" * 12]
-    rows = [("x", "list", "end"), ("y",), ("z", ", ".join(names), "end")]
-    assert tables.wrapped(rows, 1, None) == rows
-    # Beside the list are 1 + 3 characters, and 2 between columns.
-    for width, broken in (
-        (49, [", ".join(names)]), (48, [f"{names[0]}, {names[1]},", names[2]]),
-        (1, [f"{names[0]}, {names[1]},", names[2]]),
-    ):  # fmt: skip
-        first, *more = broken
-        assert tables.wrapped(rows, 1, width) == [
-            ["x", "list", "end"], ("y",), ["z", first, "end"], *(["", line] for line in more)
-        ]  # fmt: skip
-    assert tables.aligned(rows[:2]) == ["x  list  end", "y"]
+def test_columns_without_room_follow_below_beside_the_first():
+    rows = [("model", "auroc", "ap"), ("mean", "0.5000"), ("ours", "0.7000", "0.25")]
+    whole = ["model  auroc   ap", "mean   0.5000", "ours   0.7000  0.25"]
+    below = ["model  auroc", "mean   0.5000", "ours   0.7000", "model  ap", "mean", "ours   0.25"]
+    assert tables.fitted(rows, 19) == tables.aligned(rows) == whole
+    for width in (18, 13, 1):
+        assert tables.fitted(rows, width) == below
 
 
 def test_only_a_terminal_has_a_width(monkeypatch):
