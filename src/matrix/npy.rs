@@ -95,8 +95,9 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
     match axes[..] {
         [rows, columns] => Ok((element, rows, columns)),
         _ => Err(Error::invalid(format!(
-            "expected a matrix of rows and columns, found an array of {} axes; reshape it",
-            axes.len()
+            "expected a matrix of rows and columns, found an array of {} {}; reshape it",
+            axes.len(),
+            if axes.len() == 1 { "axis" } else { "axes" }
         ))),
     }
 }
@@ -179,7 +180,7 @@ mod tests {
             ("'<f8'", "[('a', '<f8')]", "describes records"),
             ("'<f8'", "[('shape', '<f8'), ('descr', '<f8')]", "describes records"),
             ("False", "True", "column by column"),
-            ("(3, 2)", "(6,)", "1 axes"),
+            ("(3, 2)", "(6,)", "an array of 1 axis;"),
             ("(3, 2)", "()", "0 axes"),
             ("(3, 2)", "(3, -2)", "not a list of integers"),
             ("'shape'", "'form'", "has no 'shape'"),

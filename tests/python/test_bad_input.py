@@ -75,7 +75,7 @@ def test_a_file_that_is_not_a_matrix_is_rejected_with_its_name(tmp_path, rows, r
         (["empty"], 1, ["expected at least one row, found none"]),
         (["x", "narrow"], 1, ["narrow.npy: expected 7 columns of f64", "found 6"]),
         (["x", "single"], 1, ["single.npy: expected 7 columns of f64", "of f32"]),
-        (["flat"], 1, ["flat.npy", "expected a matrix", "1 axes; reshape it"]),
+        (["flat"], 1, ["flat.npy", "expected a matrix", "1 axis; reshape it"]),
         (["whole"], 1, ["whole.npy", "'<f8', '<f4' or '<f2'", "convert the array"]),
         (
             ["turned"],

@@ -284,6 +284,10 @@ def test_the_person_who_folds_names_the_place_of_the_result(tmp_path, matrix):
     assert straight["digest"] == said["digest"]
     moments = ["moments", "--input", tmp_path / "x.npy", "--out", tmp_path / "m"]
     assert done(*moments)["out"] == str(tmp_path / "m.json")
+    told = reduce(*moments[:-1], tmp_path / "other.npy")
+    assert told.returncode == 1
+    assert f"such as {tmp_path / 'other.json'}" in told.stderr
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_p6_a_changed_job_of_a_spool_is_refused_and_nothing_is_written(tmp_path, matrix):
@@ -319,7 +323,6 @@ def test_p6_a_changed_job_of_a_spool_is_refused_and_nothing_is_written(tmp_path,
         ("gram", "mine.csv", "mine.csv"),
         ("gram", "mine.npy", "mine.npy"),
         ("moments", "mine.csv", "mine.csv.json"),
-        ("moments", "mine.npy", "mine.json"),
         ("moments", "mine.json", "mine.json"),
     ],
 )

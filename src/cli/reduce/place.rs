@@ -29,8 +29,8 @@ pub(super) fn json_of(out: &Path) -> PathBuf {
 /// Checks the path of a result, and of the .json beside it, before the fold starts.
 ///
 /// # Errors
-/// As [`check_file`], and `InvalidArgument` when a matrix has the extension .json, and when one of the
-/// two files exists and is not of an earlier result of this kind.
+/// As [`check_file`], and `InvalidArgument` when a matrix has the extension .json or statistics of columns
+/// have .npy, and when one of the two files exists and is not of an earlier result of this kind.
 pub(super) fn check_out<'a>(
     out: &Path,
     inputs: impl Iterator<Item = &'a Path> + Clone,
@@ -47,6 +47,12 @@ pub(super) fn check_out<'a>(
             )));
         }
         check_file(out, out, inputs.clone())?;
+    } else if out.extension().is_some_and(|end| end == "npy") {
+        return Err(Error::invalid(format!(
+            "--out {}: expected a name for statistics of columns, which are no array, such as {}",
+            out.display(),
+            json.display()
+        )));
     }
     check_file(out, &json, inputs)?;
     if is_earlier_summary(&json, kind) {
@@ -139,4 +145,23 @@ pub(super) fn check_file<'a>(
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_has_the_extension_of_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, wrong, right) in
+            [(Kind::Columns, "m.npy", "m.json"), (Kind::Matrix, "m.json", "m.npy")]
+        {
+            let check = |name| check_out(&folder.path().join(name), std::iter::empty(), kind);
+            let error = check(wrong).unwrap_err().to_string();
+            let right_path = folder.path().join(right);
+            assert!(error.contains(&format!("such as {}", right_path.display())), "{error}");
+            check(right).unwrap();
+        }
+    }
 }
