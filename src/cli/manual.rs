@@ -10,11 +10,13 @@ use super::output::Output;
 use crate::error::{Error, Result};
 use crate::fold::gram::Kernel;
 
-/// Prints a script with which a shell completes the command's words.
+/// Prints a script with which a shell completes the command's words
 ///
-///   headwater completions bash > ~/.local/share/bash-completion/completions/headwater
-///   headwater completions zsh > ~/.zfunc/_headwater       (a folder of your $fpath)
-///   headwater completions fish > ~/.config/fish/completions/headwater.fish
+///   headwater completions bash \
+///     > ~/.local/share/bash-completion/completions/headwater
+///   headwater completions zsh > ~/.zfunc/_headwater   (a folder of your $fpath)
+///   headwater completions fish \
+///     > ~/.config/fish/completions/headwater.fish
 ///
 /// Both commands have it: headwater-reduce completions bash
 #[derive(Args)]
@@ -35,7 +37,7 @@ impl CompletionsArgs {
     }
 }
 
-/// Prints a page of the manual, in the form that `man` reads.
+/// Prints a page of the manual, in the form that `man` reads
 ///
 ///   headwater man > ~/.local/share/man/man1/headwater.1
 ///   headwater man prepare > ~/.local/share/man/man1/headwater-prepare.1

@@ -7,7 +7,7 @@ use clap::Args;
 use super::prepare::Hooks;
 use crate::error::Result;
 
-/// Writes the events of a store as ArrayRecord files, for other pipelines.
+/// Writes the events of a store as ArrayRecord files, for other pipelines
 ///
 /// A file for each split that has events: train.arrayrecord, val.arrayrecord and
 /// test.arrayrecord. A record is a row of the store: a stream of Arrow with the

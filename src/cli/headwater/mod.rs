@@ -27,14 +27,16 @@ pub use prepare::{Hooks, SqlHook};
 
 const AFTER_HELP: &str = "\
 From data to a store:
-  headwater schema my-folder --out schema.toml     # then read and correct schema.toml
+  headwater schema my-folder --out schema.toml   # then read and correct it
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
-  headwater stage my.db /local/my.db               # copy it to this machine's disk, for all ranks
-  headwater warm my.db                             # read it into memory before a training
-  headwater audit my.db                            # does a column leak the label?
+  headwater stage my.db /local/my.db   # copy it to this machine's disk, for all
+                                       # ranks
+  headwater warm my.db                 # read it into memory before a training
+  headwater audit my.db                # does a column leak the label?
   headwater inspect my.db --table orders --row 17
-  headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
+  headwater inspect my.db --task churn --seed-index 5 --html context.html
+                                       # what a model sees
 
 From a log of events (a schema with [events]) to token rows:
   headwater prepare pings.parquet --schema events.toml --out pings.db
@@ -42,15 +44,17 @@ From a log of events (a schema with [events]) to token rows:
   headwater export pings.db --out pings            # as ArrayRecord files
 
 A source is one of
-  a folder of .csv, .csv.gz, .csv.zst, .parquet and .arrayrecord files: a file is a table, and so is a
-    sub-folder of files, which are its parts
-  one such file, or a pattern in quotes for the parts of one table: 'orders/*.parquet'
+  a folder of .csv, .csv.gz, .csv.zst, .parquet and .arrayrecord files: a file
+    is a table, and so is a sub-folder of files, which are its parts
+  one such file, or a pattern in quotes for the parts of one table:
+    'orders/*.parquet'
   a SQLite file
-  a DuckDB file, or postgresql://USER@HOST/DATABASE: with the command of the Python package
+  a DuckDB file, or postgresql://USER@HOST/DATABASE: with the command of the
+    Python package
 To try it without data: headwater demo-data demo.
 
-Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file, 4 the audit found
-a possible leak, 130 interrupted.";
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file,
+4 the audit found a possible leak, 130 interrupted.";
 
 /// Prepares relational data for deterministic sampling, and inspects the stores.
 #[derive(Parser)]
@@ -58,6 +62,12 @@ a possible leak, 130 interrupted.";
 struct Command {
     #[command(subcommand)]
     verb: Verb,
+}
+
+/// Returns the declarations of the command's arguments.
+#[cfg(test)]
+pub(super) fn command() -> clap::Command {
+    <Command as clap::CommandFactory>::command()
 }
 
 #[derive(Subcommand)]

@@ -12,7 +12,7 @@ use crate::prepare::stage;
 use crate::progress::Progress;
 use crate::view::words::bytes;
 
-/// Copies a store to the disk of this machine, once for all its processes.
+/// Copies a store to the disk of this machine, once for all its processes
 ///
 /// Every block of the copy is checked against its digest. The copy gets its name
 /// when it is complete: a command that is killed leaves nothing at COPY, and the

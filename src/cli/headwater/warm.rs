@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::store::{Kind, Store};
 use crate::view::words::bytes;
 
-/// Reads a store into memory, so that the first batches wait for no disk.
+/// Reads a store into memory, so that the first batches wait for no disk
 ///
 /// The files are read in sequence, as fast as the disk can. The system keeps them
 /// for every process of this machine until it needs the memory: run this before a

@@ -32,33 +32,38 @@ use spool::write_spool;
 use statistics::{Statistics, with_invocation};
 
 const AFTER_HELP: &str = "\
-The Gram matrix X^T X of a matrix, with the same bits for any number of ranks and threads, on any
-processor, also after interruptions:
+The Gram matrix X^T X of a matrix, with the same bits for any number of ranks
+and threads, on any processor, also after interruptions:
   headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
-  headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck --resume
-  mpirun -n 64 headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
-  headwater-reduce moments --input T.parquet --select price tax --out moments.json
+  headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck \\
+    --resume
+  mpirun -n 64 headwater-reduce gram --input X.npy --out gram.npy \\
+    --checkpoint-dir ck
+  headwater-reduce moments --input T.parquet --select price tax \\
+    --out moments.json
 Without MPI, as three kinds of jobs over a folder that all machines see:
   headwater-reduce gram --input X.npy --spool S
   headwater-reduce work --spool S    (in as many processes as you like)
   headwater-reduce fold --spool S --out gram.npy
 
-Under mpirun the command needs a build with MPI, which `make setup` makes in a clone of headwater's
-repository. The one of a wheel has no MPI.
+Under mpirun the command needs a build with MPI, which `make setup` makes in a
+clone of headwater's repository. The one of a wheel has no MPI.
 
-The last line of standard output is one JSON object with the digest of the result's bits, and the
-file that has the result. Scripts should go by this line: mpirun may report a failure after the
-result is written, and 0 when all ranks were killed.
-For work it has the number of blocks and no digest; --spool prints the commands to run next;
-manifest prints nothing.
+The last line of standard output is one JSON object with the digest of the
+result's bits, and the file that has the result. Scripts should go by this line:
+mpirun may report a failure after the result is written, and 0 when all ranks
+were killed.
+For work it has the number of blocks and no digest; --spool prints the commands
+to run next; manifest prints nothing.
 
-Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and root without
-OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
+Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and
+root without OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
 
-Files are mapped into memory: truncating a file while it is folded ends the command with SIGBUS.
-Write new files beside the old ones, and rename them.
+Files are mapped into memory: truncating a file while it is folded ends the
+command with SIGBUS. Write new files beside the old ones, and rename them.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file,
+130 interrupted.";
 
 /// The time for which a rank with wrong arguments waits for rank 0 to report them; afterwards it reports
 /// them itself, because the arguments of rank 0 are right.
@@ -66,12 +71,18 @@ const RANK_0_REPORT_MAX: Duration = Duration::from_secs(10);
 
 const WRONG_USAGE: u8 = 2;
 
-/// Fold statistics over the rows of matrices, with the same bits every time.
+/// Folds statistics over the rows of matrices, with the same bits every time.
 #[derive(Parser)]
 #[command(name = "headwater-reduce", version = version(), after_help = AFTER_HELP, max_term_width = 100)]
 struct ReduceCommand {
     #[command(subcommand)]
     verb: Verb,
+}
+
+/// Returns the declarations of the command's arguments.
+#[cfg(test)]
+pub(super) fn command() -> clap::Command {
+    <ReduceCommand as clap::CommandFactory>::command()
 }
 
 #[derive(Subcommand)]
@@ -85,12 +96,14 @@ enum Verb {
     Man(ManArgs),
 }
 
-/// Write a manifest: the list of all files of a matrix, for ranks that each see some of them.
+/// Writes a manifest: the list of all files of a matrix, for ranks that each see some of them
 ///
-/// If no machine sees all files, make one manifest on each machine, copy them to one, and join them:
-///   headwater-reduce manifest --input shard-0.npy --out shard-0.json      (on each machine)
+/// If no machine sees all files, make one manifest on each machine, copy them to
+/// one, and join them:
+///   headwater-reduce manifest --input shard-0.npy --out shard-0.json
 ///   headwater-reduce manifest --input shard-0.json shard-1.json --out all.json
-/// Then fold with --input all.json on every rank. The rows of each file should fill whole chunks.
+/// Then fold with --input all.json on every rank. The rows of each file should
+/// fill whole chunks.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 struct ManifestArgs {

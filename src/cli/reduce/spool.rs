@@ -26,7 +26,7 @@ use crate::view::words::plural;
 /// The default number of chunks of a block.
 const BLOCK_CHUNKS: u64 = 64;
 
-/// Fold the blocks of a job that --spool wrote.
+/// Folds the blocks of a job that --spool wrote.
 ///
 /// Any number of processes may do this, on all machines that see the folder, and begin and end at any
 /// time. Each folds blocks that no other has begun, and ends when none is missing; the block of a process
@@ -55,7 +55,7 @@ pub(super) struct WorkArgs {
     same_data: bool,
 }
 
-/// Fold the portions that all ranks have written to a spool, and write the result.
+/// Folds the portions that all ranks have written to a spool, and writes the result.
 #[derive(Args)]
 pub(super) struct FoldArgs {
     /// The folder of the job.

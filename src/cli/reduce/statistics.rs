@@ -24,19 +24,21 @@ pub(super) struct Invocation<S: Args> {
 #[derive(Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Statistics {
-    /// The Gram matrix: the sum over all rows of the products of each two columns.
+    /// Folds the Gram matrix: the sum over all rows of the products of each two columns.
     ///
     /// The result is a .npy of 64-bit numbers.
     Gram(Invocation<GramArgs>),
-    /// The cross products X^T Y: the sum over all rows of the products of each column of X with each of Y.
+    /// Folds the cross products X^T Y: the sum over all rows of the products of each column of X with each of Y
     ///
-    /// X is --input and Y --with; row n of one belongs to row n of the other. The result is a .npy of
-    /// 64-bit numbers, a row for each column of X. Columns of one Parquet file with another:
+    /// X is --input and Y --with; row n of one belongs to row n of the other. The
+    /// result is a .npy of 64-bit numbers, a row for each column of X. Columns of one
+    /// Parquet file with another:
     ///
-    ///   headwater-reduce cross --input T.parquet --select a b --with T.parquet --with-select y --out c.npy
+    ///   headwater-reduce cross --input T.parquet --select a b \
+    ///     --with T.parquet --with-select y --out c.npy
     #[command(verbatim_doc_comment)]
     Cross(Invocation<CrossArgs>),
-    /// Count, range, mean, deviation, skewness and kurtosis of each column.
+    /// Finds the count, range, mean, deviation, skewness and kurtosis of each column.
     ///
     /// NULL, NaN and infinities are counted separately; the other statistics are of the finite numbers.
     /// Variance and deviation are those of a population (ddof 0). Kurtosis is excess kurtosis, which is 0
@@ -44,35 +46,35 @@ pub(super) enum Statistics {
     /// of a constant. The result is the .json: for each column its name, if the file has names, the sums,
     /// whose bits never differ, and the statistics.
     Moments(Invocation<MomentsArgs>),
-    /// Sum, mean and deviation of each column, without any error but one rounding at the end.
+    /// Finds the sum, mean and deviation of each column, without any error but one rounding at the end.
     ///
     /// The sums are integers as wide as they need to be, so they are the same for any order of the rows
     /// and any --chunk-rows: use them where files come in another order, and to check other sums. They take 848
     /// bytes for each column, and many times the CPU time of moments. NULL, NaN and infinities are counted
     /// separately. Variance and deviation are those of a population (ddof 0). The result is the .json.
     Exact(Invocation<ExactArgs>),
-    /// How many numbers of each column lie between given edges.
+    /// Counts the numbers of each column that lie between given edges.
     ///
     /// A number on an edge counts as above it, and infinities count as numbers; NaN and NULL are counted
     /// separately.
     /// The counts are the same for any order of the rows. The result is the .json.
     Histogram(Invocation<HistogramArgs>),
-    /// How many numbers of each column have each sign and binary exponent.
+    /// Counts the numbers of each column that have each sign and binary exponent.
     ///
     /// Exponent 3 counts the numbers from 8 to 16. It shows the range of the numbers before you choose the
     /// edges of a histogram. The counts are the same for any order of the rows. The result is the .json.
     Exponents(Invocation<ExponentsArgs>),
-    /// About how many different numbers each column has (HyperLogLog).
+    /// Estimates how many different numbers each column has (HyperLogLog).
     ///
     /// -0 equals 0, all NaN are one number, and NULL is not counted. The result is the .json; the digest is that of the
     /// registers, which are the same for any order of the rows.
     Distinct(Invocation<DistinctArgs>),
-    /// The rows with the greatest numbers in one column, or the least.
+    /// Finds the rows with the greatest numbers in one column, or the least.
     ///
     /// Equal numbers are in the order of their rows; NULL and NaN are left out. The result is
     /// the .json, whose rows count from 0.
     Top(Invocation<TopArgs>),
-    /// Exact quantiles of each column, such as the median, by several passes over the rows.
+    /// Finds exact quantiles of each column, such as the median, by several passes over the rows.
     ///
     /// The quantile Q of n numbers is the least of them that at least Q times n of them do not exceed, as
     /// numpy.quantile has it with method="inverted_cdf"; Q is taken exactly as it is written, without rounding.
