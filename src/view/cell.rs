@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::words::plural;
+use super::relation::aggregate_name;
+use super::words::{plural, significant};
 use crate::days;
 use crate::error::Result;
 use crate::store::{
@@ -33,7 +34,7 @@ impl CellView {
             _ => None,
         };
         let semantic = SemanticType::Numerical.to_string();
-        Self { column: aggregate.name.clone(), semantic, value }
+        Self { column: aggregate_name(store, aggregate), semantic, value }
     }
 }
 
@@ -47,7 +48,7 @@ fn aggregate_text(store: &Store, aggregate: &AggregateMetadata, number: f32) -> 
         AggregateValue::Count => counts::count_of(number).to_string(),
         AggregateValue::SinceLast => span(counts::seconds_of(number).saturating_mul(1_000_000)),
         AggregateValue::Mean { column: place } => match column(place).stats.number(number) {
-            Some(mean) => mean.to_string(),
+            Some(mean) => significant(mean),
             None => format!("{:.1} %", f64::from(number) * 100.0),
         },
     }
@@ -82,7 +83,7 @@ pub(super) fn row_name(table: &Table, row: u32) -> Result<String> {
     }
 }
 
-/// Returns the value of a cell as in the source, to the precision of the store.
+/// Returns the value of a cell as in the source; a number to six digits, or to all before its point.
 pub(super) fn cell_text(
     store: &Store,
     column: &ColumnMetadata,
@@ -96,7 +97,7 @@ pub(super) fn cell_text(
         Cell::Categorical(index) => store.category(index)?.to_owned(),
         Cell::Text(index) => store.text(index)?.to_owned(),
         Cell::Numerical(score) => match column.stats.number(score) {
-            Some(number) => number.to_string(),
+            Some(number) => significant(number),
             None => score.to_string(),
         },
     }))

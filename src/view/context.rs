@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::cell::{CellView, cell_text, row_name, span, time_text};
+use super::relation::{relation_name, short_relation_name};
 use super::words::{count, plural, shortened};
 use crate::error::Result;
 use crate::sampler::{Context, Link, Neighbours, Unseen, Visit, WhyUnseen};
@@ -26,6 +27,9 @@ pub(crate) struct ContextRow {
     pub table: String,
     pub row: String,
     pub time: Option<String>,
+    /// Whether its table has times, and this row has none.
+    #[serde(skip)]
+    pub lacks_time: bool,
     pub before: Option<String>,
     /// Its cells, as the model sees them.
     pub cells: Vec<SeenCell>,
@@ -54,6 +58,9 @@ pub(in crate::view) const KNOWN_LATER: &str = "known later";
 pub(in crate::view) const HIDDEN_BY_TASK: &str = "hidden by the task";
 const TARGET: &str = "the target";
 const CUT: &str = "after the end of the sequence";
+
+/// Stands in place of the time of a row that has none, in a table that has times.
+pub(in crate::view) const NO_TIME: &str = "no time: always visible";
 
 /// Follows a value in whose place the model sees a mask.
 const MASKED: &str = " (masked)";
@@ -138,9 +145,18 @@ impl ContextView {
     }
 
     pub(crate) fn size(&self) -> String {
-        let cut = match self.cut_count {
-            0 => String::new(),
-            cut => format!(", {} of them {CUT}", count(cut as u64)),
+        let rows = plural(self.rows.len() as u64, "row");
+        let content = match self.cut_count as u64 {
+            0 => {
+                format!("{rows} and {} in the context", plural(self.cell_count as u64, "cell"))
+            }
+            cut => {
+                let kept = self.cell_count as u64 - cut;
+                let fill = if kept == 1 { "fills" } else { "fill" };
+                let are = if cut == 1 { "is" } else { "are" };
+                let kept = plural(kept, "cell");
+                format!("{rows}; {kept} {fill} the sequence, {} more {are} cut", count(cut))
+            }
         };
         let masked = match self.masked_count {
             None => String::new(),
@@ -148,12 +164,7 @@ impl ContextView {
                 format!("; {} masked beside the target, in the first epoch", plural(number, "cell"))
             }
         };
-        format!(
-            "{} and {} in the context{cut}{masked}; {} came to exist later",
-            plural(self.rows.len() as u64, "row"),
-            plural(self.cell_count as u64, "cell"),
-            plural(self.hidden_count, "row"),
-        )
+        format!("{content}{masked}; {} came to exist later", plural(self.hidden_count, "row"))
     }
 
     /// Returns the context as a tree of lines.
@@ -231,7 +242,7 @@ impl ContextRow {
         let table = &store.tables()[row.table as usize];
         let time = table.row(row.row)?.time();
         let has_time = time != ALWAYS_VISIBLE;
-        let relation = || store.short_relation_name(row.relation as usize);
+        let relation = || short_relation_name(store, row.relation);
         let since = context.obs_time.checked_sub(time);
         let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
         let cells = cells(store, context, (place, row), *room)?;
@@ -250,6 +261,7 @@ impl ContextRow {
             table: table.metadata().name.clone(),
             row: row_name(table, row.row)?,
             time: has_time.then(|| time_text(time)),
+            lacks_time: !has_time && table.metadata().time.is_some(),
             before: before.map(before_or_after),
             cells,
             aggregates,
@@ -282,6 +294,7 @@ impl ContextRow {
             (Some(relation), false) => format!("← {relation} of "),
         };
         let when = match (&self.time, &self.before) {
+            (None, _) if self.lacks_time => format!("  ({NO_TIME})"),
             (None, _) => String::new(),
             (Some(time), None) => format!("  {time}"),
             (Some(time), Some(before)) => format!("  {time}, {before}"),
@@ -304,7 +317,7 @@ impl NeighbourCounts {
             link.relation == neighbours.relation && place == neighbours.place
         };
         Self {
-            relation: store.relation_name(neighbours.relation as usize),
+            relation: relation_name(store, neighbours.relation),
             relation_number: neighbours.relation,
             is_parent: neighbours.is_parent,
             in_context: context.links.iter().filter(own).count() as u64,
@@ -395,7 +408,34 @@ fn before_or_after(micros: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::before_or_after;
+    use super::{ContextView, before_or_after};
+
+    #[test]
+    fn a_context_says_what_fills_the_sequence_and_what_is_cut() {
+        let size = |cell_count, cut_count| {
+            let view = ContextView {
+                task: "clinic/returns".to_owned(),
+                seed_index: 0,
+                obs_time: None,
+                split: "train",
+                target: None,
+                value: None,
+                cell_count,
+                cut_count,
+                masked_count: None,
+                hidden_count: 3,
+                rows: Vec::new(),
+            };
+            view.size()
+        };
+        for (cells, cut, shown) in [
+            (1024, 0, "0 rows and 1,024 cells in the context"),
+            (1025, 1, "0 rows; 1,024 cells fill the sequence, 1 more is cut"),
+            (3000, 2999, "0 rows; 1 cell fills the sequence, 2,999 more are cut"),
+        ] {
+            assert_eq!(size(cells, cut), format!("{shown}; 3 rows came to exist later"));
+        }
+    }
 
     #[test]
     fn spans_have_two_units() {

@@ -11,6 +11,8 @@ mod page;
 #[cfg(feature = "cli")]
 mod picture;
 #[cfg(feature = "cli")]
+mod relation;
+#[cfg(feature = "cli")]
 mod row;
 #[cfg(feature = "cli")]
 mod table;

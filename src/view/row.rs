@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::cell::{CellView, row_name, time_text};
+use super::relation::relation_name;
 use crate::error::Result;
 use crate::store::{ALWAYS_VISIBLE, Store, Table};
 
@@ -37,11 +38,11 @@ impl RowView {
             .map(|(place, column)| CellView::of(store, column, record.cell(place)))
             .collect::<Result<_>>()?;
         let (mut parents, mut children) = (Vec::new(), Vec::new());
-        for relation in store.relations() {
+        for (number, relation) in (0..).zip(store.relations()) {
             let metadata = relation.metadata();
             let child_table = &store.tables()[metadata.child as usize];
             let parent_table = &store.tables()[metadata.parent as usize];
-            let name = format!("{}.{}", child_table.metadata().name, metadata.name);
+            let name = relation_name(store, number);
             if std::ptr::eq(child_table, table) {
                 let rows = relation.parent(&record)?.into_iter().map(|p| row_name(parent_table, p));
                 let rows = rows.collect::<Result<Vec<_>>>()?;

@@ -61,6 +61,17 @@ pub fn shortened(text: &str, characters: usize) -> String {
     }
 }
 
+/// Returns a number with at most six digits, or with all those before its point: 23.9286, 1234568.
+#[cfg(feature = "cli")]
+pub(crate) fn significant(value: f64) -> String {
+    let rounded: f64 = match value.abs() < 1e6 {
+        true => format!("{value:.5e}").parse().unwrap_or(value),
+        false => value.round(),
+    };
+    // Turns minus zero, the mean of values that cancel, into zero.
+    (rounded + 0.0).to_string()
+}
+
 /// Returns a number of bytes with a unit: 1.4 GB.
 #[cfg(feature = "cli")]
 pub(crate) fn bytes(number: u64) -> String {
@@ -94,7 +105,7 @@ pub(crate) fn rate(mut value: f64) -> String {
 
 #[cfg(all(test, feature = "cli"))]
 mod tests {
-    use super::{bytes, count, plural, quoted_if_unclear, rate};
+    use super::{bytes, count, plural, quoted_if_unclear, rate, significant};
 
     #[test]
     fn values_that_could_be_misread_are_quoted() {
@@ -110,6 +121,22 @@ mod tests {
             ("\u{1b}[2J", "\"\\u{1b}[2J\""),
         ] {
             assert_eq!(quoted_if_unclear(unclear), shown);
+        }
+    }
+
+    #[test]
+    fn numbers_have_six_digits_and_all_before_the_point() {
+        for (number, shown) in [
+            (23.928_571_3, "23.9286"),
+            (24.999_999, "25"),
+            (24.000_000_1, "24"),
+            (-0.000_123_456_78, "-0.000123457"),
+            (999_999.7, "1000000"),
+            (1_234_567.8, "1234568"),
+            (9_007_199_254_740_992.0, "9007199254740992"),
+            (-0.0, "0"),
+        ] {
+            assert_eq!(significant(number), shown);
         }
     }
 

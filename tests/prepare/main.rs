@@ -9,6 +9,7 @@ mod f1db;
 #[path = "../shared/f1db.rs"]
 mod f1db_files;
 mod full_disk;
+mod inspect;
 mod key_types;
 mod later;
 mod limits;

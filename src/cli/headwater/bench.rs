@@ -8,13 +8,14 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::prepare::Hooks;
+use super::walk::{child_width_help, max_rows_help, walk};
 use crate::Digest;
 use crate::cli::cpu_time;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::events::{EventSampler, EventSettings, EventStore};
 use crate::plan::{Assignment, Split};
-use crate::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
+use crate::sampler::{Batch, RowOrder, Sampler, Settings, Shape, Speed, Texts};
 use crate::store::{Kind, Store};
 
 /// The batches before the clock starts, which warm the buffers. They are hashed, because their time
@@ -50,15 +51,9 @@ pub(super) struct BenchArgs {
     /// Lengths below S: a batch is padded to the least of them, or S, that holds its longest sequence.
     #[arg(long, value_name = "S,..", value_delimiter = ',')]
     sequence_buckets: Vec<u32>,
-    #[arg(long, value_name = "R", help = format!(
-        "The most rows of a context [default: {}]",
-        Settings::default().shape.max_rows
-    ))]
+    #[arg(long, value_name = "R", help = max_rows_help())]
     max_rows: Option<u32>,
-    #[arg(long, value_name = "N", help = format!(
-        "The most children that a row brings in through one relation [default: {}]",
-        default_child_width()
-    ))]
+    #[arg(long, value_name = "N", help = child_width_help())]
     child_width: Option<u32>,
     /// Make times and links in the compact form.
     #[arg(long)]
@@ -235,10 +230,9 @@ impl BenchArgs {
 
     fn settings(&self) -> Settings {
         let default = Settings::default();
-        let child_width = self.child_width.unwrap_or_else(default_child_width);
         Settings {
             tasks: Some(self.tasks.clone()).filter(|tasks| !tasks.is_empty()),
-            walk: Walk::Priority { child_width, children: Children::Uniform },
+            walk: walk(self.child_width),
             row_order: match self.row_order {
                 None | Some(Order::Walk) => RowOrder::Walk,
                 Some(Order::CuthillMckee) => RowOrder::CuthillMckee,
@@ -291,13 +285,6 @@ fn warmed_up(mut take: impl FnMut(&mut blake3::Hasher) -> Result<()>) -> Result<
 struct Cost {
     cpu_ms_per_batch: f64,
     batches_per_s: f64,
-}
-
-fn default_child_width() -> u32 {
-    match Settings::default().walk {
-        Walk::Priority { child_width, .. } => child_width,
-        Walk::Breadth { .. } => unreachable!("the default walk is by priority"),
-    }
 }
 
 fn sum<T: bytemuck::Pod>(batch: &Batch, name: &str, of: impl Fn(&T) -> u64) -> u64 {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use super::inspect_args::InspectArgs;
 use super::inspect_events;
 use super::named::{check_task, find_table, open_store};
+use super::walk::walk;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
-use crate::sampler::Settings;
+use crate::sampler::{Settings, Shape};
 use crate::store::{
     ColumnMetadata, ColumnStats, EmbeddingMetadata, Kind, KnownMetadata, Scale, StatisticsUntil,
     Store, Table, TableMetadata, TaskMetadata, TextEncoding,
 };
-use crate::view::words::{bytes, count, plural};
+use crate::view::words::{bytes, count, plural, significant};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
@@ -26,8 +27,8 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
         ));
     }
     let store = open_store(&args.store)?;
-    if let (Some(task), Some(seed_index)) = (&args.task, args.seed_index) {
-        return show_context(store, task, seed_index, args);
+    if let Some(task) = &args.task {
+        return show_context(store, task, args);
     }
     let mut output = Output::new();
     match (&args.table, &args.row) {
@@ -56,13 +57,21 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
     }
 }
 
-/// Shows the context of one seed, with the sampler's default settings.
-fn show_context(store: Store, task: &str, seed_index: u32, args: &InspectArgs) -> Result<()> {
+/// Shows the context of one seed, the first unless another is named.
+fn show_context(store: Store, task: &str, args: &InspectArgs) -> Result<()> {
     if let Some(path) = &args.html {
         ContextPicture::check_place(path)?;
     }
     check_task(&store, task)?;
-    let settings = Settings { tasks: Some(vec![task.to_owned()]), ..Settings::default() };
+    let default = Settings::default();
+    let max_rows = args.max_rows.unwrap_or(default.shape.max_rows);
+    let settings = Settings {
+        tasks: Some(vec![task.to_owned()]),
+        walk: walk(args.child_width),
+        shape: Shape { max_rows, ..default.shape },
+        ..default
+    };
+    let seed_index = args.seed_index.unwrap_or(0);
     let picture = ContextPicture::new(vec![Arc::new(store)], settings, task, seed_index)?;
     let mut output = Output::new();
     if let Some(path) = &args.html {
@@ -261,13 +270,6 @@ fn describe_stats(column: &ColumnMetadata) -> String {
             format!("{}{later}, from {cat_emb_start}", plural((*cat_emb_count).into(), "category"))
         }
     }
-}
-
-/// Returns a statistic with six digits.
-fn significant(value: f64) -> String {
-    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-    // Turns minus zero, the mean of values that cancel, into zero.
-    (rounded + 0.0).to_string()
 }
 
 fn print_row(row: &RowView, output: &mut Output) -> Result<()> {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::walk::{child_width_help, max_rows_help};
+
 /// Shows the tables, relations and tasks of a store; or one table's columns, one row, or one context.
 #[derive(Args)]
 pub(super) struct InspectArgs {
@@ -15,16 +17,11 @@ pub(super) struct InspectArgs {
     /// Show the row of that table with this key (a composite key as 1|2) or this number (as #5).
     #[arg(long, value_name = "KEY", requires = "table", allow_negative_numbers = true)]
     pub(super) row: Option<String>,
-    /// Show the context of one seed of this task, with the sampler's default settings.
-    #[arg(
-        long,
-        value_name = "TASK",
-        requires = "seed_index",
-        conflicts_with = "table",
-        group = "drawn"
-    )]
+    /// Show the context of one seed of this task, with the sampler's default settings but for --max-rows
+    /// and --child-width.
+    #[arg(long, value_name = "TASK", conflicts_with = "table", group = "drawn")]
     pub(super) task: Option<String>,
-    /// The number of the seed in the task, counted from 0.
+    /// The number of the seed in the task, counted from 0 (default: 0).
     #[arg(
         long,
         alias = "item",
@@ -33,6 +30,10 @@ pub(super) struct InspectArgs {
         allow_negative_numbers = true
     )]
     pub(super) seed_index: Option<u32>,
+    #[arg(long, value_name = "R", requires = "task", help = max_rows_help())]
+    pub(super) max_rows: Option<u32>,
+    #[arg(long, value_name = "N", requires = "task", help = child_width_help())]
+    pub(super) child_width: Option<u32>,
     /// Of a store of events: show this token row of the stream of a split, counted from 0, with the
     /// sampler's default settings.
     #[arg(

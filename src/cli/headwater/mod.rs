@@ -14,6 +14,7 @@ mod schema;
 mod sql;
 mod stage;
 mod verify;
+mod walk;
 mod warm;
 
 use std::ffi::OsString;

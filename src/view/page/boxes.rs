@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::sampler::{Context, Link, Visit, WhyUnseen};
 use crate::store::Store;
 use crate::view::cell::CellView;
-use crate::view::context::{ContextRow, ContextView, NeighbourCounts, target_column};
+use crate::view::context::{ContextRow, ContextView, NO_TIME, NeighbourCounts, target_column};
+use crate::view::relation::{relation_name, short_relation_name};
 use crate::view::words::count;
 
 /// The heights of a box's parts.
@@ -142,8 +143,9 @@ impl RowBox<'_> {
         let ContextRow { place: number, hop, table, row, .. } = self.view;
         let kind = self.view.kind();
         let (time, before) = (self.view.time.as_deref(), self.view.before.as_deref());
+        let without_time = if self.view.lacks_time { NO_TIME } else { "always visible" };
         let when = match (time, before) {
-            (None, _) => "<span>always visible</span>".to_owned(),
+            (None, _) => format!("<span>{without_time}</span>"),
             (Some(time), None) => format!("<span>{}</span>", escape(time)),
             (Some(time), Some(before)) => {
                 // The box shows the day; the tooltip has the full time.
@@ -161,14 +163,14 @@ impl RowBox<'_> {
             place.y,
             place.height,
             escape(&self.view.name()),
-            escape(time.unwrap_or("always visible")),
+            escape(time.unwrap_or(without_time)),
             escape(table),
             escape(row),
         );
         self.lines.iter().for_each(|line| html.push_str(&cells::line(&self.cells, line)));
         for link in &self.far_links {
             let parent = boxes[link.parent as usize].view;
-            let relation = escape(&store.relation_name(link.relation as usize));
+            let relation = escape(&relation_name(store, link.relation));
             let _ = write!(
                 html,
                 "<a class=\"link\" href=\"#r{}\" title=\"{relation} refers to {}, row {} of the context\">\
@@ -176,7 +178,7 @@ impl RowBox<'_> {
                 parent.place,
                 escape(&parent.name()),
                 parent.place,
-                escape(&store.short_relation_name(link.relation as usize)),
+                escape(&short_relation_name(store, link.relation)),
                 escape(&parent.name()),
             );
         }

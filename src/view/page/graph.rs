@@ -8,6 +8,7 @@ use super::markup::escape;
 use crate::sampler::{Context, Link};
 use crate::store::Store;
 use crate::view::context::ContextView;
+use crate::view::relation::relation_name;
 
 /// The offset of a box's lines from its top.
 const PORT: u32 = 14;
@@ -81,7 +82,7 @@ fn tree_lines(layout: &Layout, brood: &Brood, store: &Store) -> String {
     // Lines to parents leave below the children's arrow, so that the two differ.
     let port = if brood.is_parent { port + 12 } else { port };
     let spine = brood.x - 10;
-    let title = escape(&store.relation_name(brood.relation as usize));
+    let title = escape(&relation_name(store, brood.relation));
     let middle = brood.y + HEADING / 2;
     let mut svg = format!(
         "<g class=\"{class}\" data-ends=\"{} {}\"><title>{title}</title>\
@@ -122,7 +123,7 @@ fn far_arrow(layout: &Layout, link: &Link, from: u32, store: &Store) -> String {
          marker-end=\"url(#far-head)\"/></g>",
         link.child,
         link.parent,
-        escape(&store.relation_name(link.relation as usize)),
+        escape(&relation_name(store, link.relation)),
     )
 }
 
@@ -142,6 +143,6 @@ fn heading(brood: &Brood, view: &ContextView, store: &Store) -> String {
          {sign} {} <small>{counts}</small></div>",
         brood.x,
         brood.y,
-        escape(&store.relation_name(brood.relation as usize)),
+        escape(&relation_name(store, brood.relation)),
     )
 }
