@@ -14,7 +14,7 @@ columns = { id = "identifier", city = "categorical" }
 name = "visits"
 key = "id"
 time = { column = "at" }
-columns = { id = "identifier", patient = "identifier", at = "timestamp", minutes = "numerical" }
+columns = { id = "identifier", patient = "identifier", at = "timestamp", minutes = "numerical", cost = "numerical" }
 references = [{ columns = "patient", to = "patients" }]
 
 [[aggregate]]
@@ -29,12 +29,12 @@ derived = { anchor = "patients", source = "returns", key = "patient", time = "at
 
 const PATIENTS: &str = "id,city\n1,Oslo\n2,Lima\n";
 /// Visit 4 has no time, and visit 5 is later than the first seed.
-const VISITS: &str = "id,patient,at,minutes\n\
-    5,1,2023-04-01,90\n\
-    2,1,2023-02-01,20\n\
-    3,1,2023-03-01,25\n\
-    4,1,,25\n\
-    6,2,2023-02-01,31.07\n";
+const VISITS: &str = "id,patient,at,minutes,cost\n\
+    5,1,2023-04-01,90,1100\n\
+    2,1,2023-02-01,20,1234.5678\n\
+    3,1,2023-03-01,25,1234\n\
+    4,1,,25,1235\n\
+    6,2,2023-02-01,31.07,1300\n";
 const RETURNS: &str = "patient,at,returns\n1,2023-03-15,true\n2,2023-03-15,false\n";
 const FILES: [(&str, &str); 3] =
     [("patients.csv", PATIENTS), ("visits.csv", VISITS), ("returns.csv", RETURNS)];
@@ -75,6 +75,7 @@ fn rows_without_a_time_are_marked_in_tables_that_have_times() {
 fn numbers_of_a_context_have_six_digits() {
     let text = inspected(&clinic(), &[]);
     assert!(text.contains("mean of minutes = 23.3333\n"), "{text}");
+    assert!(text.contains("cost = 1234.57\n"), "{text}");
 }
 
 #[test]
