@@ -107,7 +107,7 @@ def told(statistic, folder, dtype, rows, y):
     command += ["--columns", COLUMNS, "--chunk-rows", CHUNK_ROWS, *OPTIONS[statistic][2]]
     if statistic == "cross":
         command += ["--with", folder / "y.raw", "--with-dtype", "f32", "--with-columns", 2]
-    command += ["--out", folder / "o.npy"]
+    command += ["--out", folder / "o"]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -190,7 +190,7 @@ def test_what_a_statistic_adds_to_a_job_is_given_by_name(statistic):
 def test_the_defaults_are_those_of_the_command(tmp_path, statistic):
     rows = numbers(rows=3000)
     (tmp_path / "x.raw").write_bytes(rows.tobytes())
-    command = [COMMAND, statistic, "--input", tmp_path / "x.raw", "--out", tmp_path / "o.npy"]
+    command = [COMMAND, statistic, "--input", tmp_path / "x.raw", "--out", tmp_path / "o.json"]
     command += ["--dtype", "f64", "--columns", str(COLUMNS)]
     own = {"column": 1} if statistic == "top" else {}
     command += ["--column", "1"] if own else []
