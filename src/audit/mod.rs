@@ -174,7 +174,8 @@ fn once_for_each_table(all: Vec<Finding>) -> Vec<Finding> {
     let told = |(mut finding, others): (Finding, Vec<String>)| {
         if !others.is_empty() {
             let tasks = if others.len() == 1 { "task" } else { "tasks" };
-            finding.evidence += &format!("; so do seeds of {tasks} {}", others.join(", "));
+            let so_do = format!("; so do seeds of {tasks} {}", others.join(", "));
+            finding.evidence.push_str(&so_do);
         }
         finding
     };

@@ -157,8 +157,9 @@ fn a_complete_time_is_inherited_before_one_with_gaps() {
 
 #[test]
 fn p7_a_time_that_every_row_has_is_chosen_before_one_with_gaps() {
-    let unless =
-        |i: u64, every: u64, text: String| if i % every == 0 { String::new() } else { text };
+    let unless = |i: u64, every: u64, text: String| {
+        if i.is_multiple_of(every) { String::new() } else { text }
+    };
     let folder = folder(&[
         (
             "visits.csv",
