@@ -113,6 +113,7 @@ impl Error {
     }
 
     /// Whether a disk or a quota is full.
+    #[cfg(any(feature = "prepare", feature = "reduce"))]
     pub(crate) fn is_of_full_disk(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         self.os_error().is_some_and(|e| matches!(e.kind(), StorageFull | QuotaExceeded))
