@@ -590,7 +590,10 @@ fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFi
     };
     for attempt in 0..TEMPORARIES_MAX {
         let temporary = path.with_file_name(temporary_name(name, attempt));
-        let fail = |e| unchanged(Error::io(&temporary, "create", e), path);
+        let fail = |e| {
+            let error = unchanged(Error::io(&temporary, "create", e), path);
+            error.followed_if_not_found("; make its folder first")
+        };
         let created = match storage.create_new(&temporary) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 match storage.remove_abandoned(&temporary).map_err(fail)? {
@@ -641,8 +644,5 @@ fn sync_names(storage: &dyn Storage, path: &Path) -> Result<()> {
 }
 
 fn unchanged(error: Error, path: &Path) -> Error {
-    let remedy = if error.is_of_nothing_found() { "; make the folder first" } else { "" };
-    error
-        .context(format!("{} was not written and is as it was", path.display()))
-        .followed_by(remedy)
+    error.context(format!("{} was not written and is as it was", path.display()))
 }

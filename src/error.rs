@@ -119,9 +119,13 @@ impl Error {
         self.os_error().is_some_and(|e| matches!(e.kind(), StorageFull | QuotaExceeded))
     }
 
-    /// Whether there is nothing at a path.
-    pub(crate) fn is_of_nothing_found(&self) -> bool {
-        self.os_error().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    /// Puts a remedy after the message if there was nothing at the path.
+    #[must_use]
+    pub(crate) fn followed_if_not_found(self, remedy: &str) -> Self {
+        match self.os_error().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+            true => self.followed_by(remedy),
+            false => self,
+        }
     }
 }
 

@@ -29,6 +29,13 @@ impl Sample<'_> {
     pub(super) fn is_cell(&self) -> bool {
         !self.hidden.is_empty()
     }
+
+    /// Whether a table is named because so many of the seeds see a row of it too early.
+    pub(super) fn are_many(&self, seeds: usize) -> bool {
+        const SHARE_MIN: f64 = 0.01;
+        const SEEDS_MIN: usize = 10;
+        seeds >= SEEDS_MIN && seeds as f64 >= SHARE_MIN * self.seeds.len() as f64
+    }
 }
 
 /// The columns that predict the target of a task alone.

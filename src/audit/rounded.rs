@@ -14,9 +14,6 @@ use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, Seed, Store, Table, TimeMetada
 const ROWS_MIN: usize = 50;
 /// The share of times at midnight from which times are rounded.
 const MIDNIGHTS: f64 = 0.99;
-/// The share and the number of seeds that see a row of their own day, from which a table is named.
-const SHARE_MIN: f64 = 0.01;
-const SEEDS_MIN: usize = 10;
 
 /// Returns the tables whose times are rounded to days and have no delay of a day or more.
 pub(super) fn rounded_tables(store: &Store, row_limit: u32) -> Result<Vec<u32>> {
@@ -100,10 +97,9 @@ pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Findi
     let name = |table: u32| store.metadata().tables[table as usize].name.as_str();
     let found = seeing.into_iter().filter_map(|(table, (tables, seeing))| {
         let seeds = seeing.into_iter().filter(|&sees| sees).count();
-        let is_much = seeds >= SEEDS_MIN && seeds as f64 >= SHARE_MIN * count as f64;
         let tables: Vec<_> = tables.into_iter().map(name).collect();
         let subject = name(table);
-        is_much.then(|| Finding {
+        sample.are_many(seeds).then(|| Finding {
             kind: Kind::RoundedTime,
             task: Some(sample.task.clone()),
             subject: subject.to_owned(),

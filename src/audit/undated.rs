@@ -9,10 +9,6 @@ use super::{Finding, Kind};
 use crate::error::Result;
 use crate::store::{ALWAYS_VISIBLE, Cell, SemanticType};
 
-/// The share and the number of seeds that see such a row, from which a table is named.
-const SHARE_MIN: f64 = 0.01;
-const SEEDS_MIN: usize = 10;
-
 /// Finds tables with times whose rows without one are seen before another of their times.
 pub(super) fn findings(sample: &Sample<'_>) -> Result<Vec<Finding>> {
     let store = sample.store;
@@ -54,8 +50,7 @@ pub(super) fn findings(sample: &Sample<'_>) -> Result<Vec<Finding>> {
             *worst = (seeds, column);
         }
     }
-    let is_much = |seeds: usize| seeds >= SEEDS_MIN && seeds as f64 >= SHARE_MIN * count as f64;
-    let worst = worst.into_iter().filter(|(_, (seeds, _))| is_much(*seeds));
+    let worst = worst.into_iter().filter(|(_, (seeds, _))| sample.are_many(*seeds));
     let finding = |(table, (seeds, column)): (u32, (usize, usize))| {
         let metadata = &store.metadata().tables[table as usize];
         let (subject, column) = (&metadata.name, &metadata.columns[column].name);
@@ -68,8 +63,8 @@ pub(super) fn findings(sample: &Sample<'_>) -> Result<Vec<Finding>> {
                  such a row whose {column:?} is later than the observation"
             ),
             remedy: format!(
-                "give {subject} a time that every row has, such as time = {{ column = {column:?} }}, or leave \
-                 rows without a time out of the source; if {column:?} was known before, accept the table"
+                "give {subject} a time that every row has ({column:?}, if it is one), or leave the rows without \
+                 a time out of the source; if {column:?} was known before, accept the table"
             ),
         }
     };

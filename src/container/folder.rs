@@ -158,12 +158,8 @@ impl Kind {
 /// `Io` when they cannot be read, `NotOurs` when the folder has none.
 pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
     let found = std::fs::metadata(path).map_err(|e| {
-        let error = Error::io(path, "opening the store", e);
-        let remedy = match error.is_of_nothing_found() {
-            true => "; name a store, or make one with `headwater prepare`",
-            false => "",
-        };
-        error.followed_by(remedy)
+        Error::io(path, "opening the store", e)
+            .followed_if_not_found("; name a store, or make one with `headwater prepare`")
     })?;
     if !found.is_dir() {
         return Err(Error::not_ours(format!(

@@ -24,13 +24,13 @@ const FILE_END: &str = ".split";
 const LOCK_END: &str = ".lock";
 /// How many digits of a digest are in the name of a file.
 const NAME_DIGITS: usize = 16;
-/// The most files of a store; of more, those that were written first are removed.
+/// The most files of a store; of more, the oldest are removed.
 const FILES_MAX: usize = 32;
 
 /// Of 64 seeds that follow each other a bit each, for train, val and test.
 pub(super) type Word = [u64; 3];
 
-/// The file of the splits that some facts decide.
+/// The file with the splits of the seeds of one task or pool.
 pub(super) struct KeptSplits {
     folder: PathBuf,
     /// The first digits of the store's root, and of the digest of the facts.
@@ -38,12 +38,12 @@ pub(super) struct KeptSplits {
     /// The bytes before the words.
     heading: Vec<u8>,
     word_count: usize,
-    /// The file that tells whose the store is.
+    /// Of a file of the store, whose owner is the store's.
     of_store: Metadata,
 }
 
 impl KeptSplits {
-    /// Returns the file of the splits that `facts` decide; none for a changed copy of a store, in memory.
+    /// Returns the file of the splits that these facts decide; none for a changed copy of a store, in memory.
     pub(super) fn of(store: &Store, facts: &str, word_count: usize) -> Option<Self> {
         if store.is_copy() {
             return None;
@@ -119,15 +119,15 @@ impl KeptSplits {
         })
     }
 
-    /// Whether the folder is one of splits, and of the user whose the store is.
+    /// Whether the folder is no store, and its owner is the store's.
     fn is_ours(&self) -> bool {
         fs::symlink_metadata(&self.folder)
             .is_ok_and(|found| found.is_dir() && has_same_owner(&found, &self.of_store))
             && !self.folder.join(METADATA_FILE).exists()
     }
 
-    /// Removes the files of the stores that were at this path before, and those that were written first if
-    /// there are too many.
+    /// Removes the files of stores that were at this path before, and the oldest of this store's if it has
+    /// too many.
     fn remove_old(&self) {
         let mut own = Vec::new();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -162,7 +162,7 @@ fn root_of(name: &str) -> Option<&str> {
     (are_digits(root) && are_digits(facts) && is_of_splits).then_some(root)
 }
 
-/// Whether two files are of one user, so that nobody else chooses the splits.
+/// Whether two files have the same owner, so that no other user chooses the splits.
 #[cfg(unix)]
 fn has_same_owner(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

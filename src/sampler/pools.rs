@@ -41,8 +41,8 @@ impl RowSeeds {
         Ok(is_visible(time, obs_time.min(self.visible_until)).then_some(seed))
     }
 
-    /// Returns all that decides which rows are seeds, as a text.
-    pub(super) fn observed(&self) -> String {
+    /// Returns the settings that decide which rows are no seeds, as lines.
+    pub(super) fn left_out(&self) -> String {
         let obs_time = self.obs_time.map_or_else(|| "own time".to_owned(), |at| at.to_string());
         format!("observed {obs_time}\nvisible until {}", self.visible_until)
     }

@@ -137,7 +137,7 @@ impl Task {
             name: &own_name,
             seed_count: anchor.row_count(),
             rule,
-            left_out: rows.observed(),
+            left_out: rows.left_out(),
         };
         let subsets = division.subsets(splits_of).context(|| format!("{name:?}"))?;
         if subsets.iter().all(|subset| subset.count() == 0) {

@@ -45,8 +45,7 @@ pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
 /// `InvalidArgument` for texts without vectors, and for vectors of two encodings.
 pub(super) fn encoding(databases: &[Database]) -> Result<TextEncoding> {
     let all = databases.iter().map(|of| (&of.name, &of.store.metadata().embedding));
-    let mut silent = all.clone().filter(|(_, of)| !of.text_vectors && of.text_count > 0);
-    if let Some((name, _)) = silent.next() {
+    if let Some((name, _)) = all.clone().find(|(_, of)| !of.text_vectors && of.text_count > 0) {
         return Err(no_vectors(name));
     }
     let mut encodings =

@@ -173,6 +173,7 @@ fn p7_a_time_that_every_row_has_is_chosen_before_one_with_gaps() {
                 format!("{i},{},{}", day(2020, i), unless(i, 30, day(2021, i)))
             }),
         ),
+        ("payments.csv", &csv("id,visit_id,paid_at", 400, |i| format!("{i},{i},{}", day(2022, i)))),
         (
             "letters.csv",
             &csv("id,written,sent", 400, |i| {
@@ -182,6 +183,7 @@ fn p7_a_time_that_every_row_has_is_chosen_before_one_with_gaps() {
     ]);
     let draft = drafted(&*opened(folder.path()));
     assert_eq!(times(&draft.schema, &["visits", "stays", "letters"]), ["at", "started", "written"]);
+    assert_eq!(times(&draft.schema, &["payments"]), ["paid_at"], "not its visit's");
     assert_contains(
         &draft.render(),
         &[

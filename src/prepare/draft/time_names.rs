@@ -54,8 +54,7 @@ const PLANNED: [&str; 8] =
     ["due", "deadline", "required", "expected", "scheduled", "planned", "estimated", "sched"];
 
 /// Tokens of later stages of an existing row.
-const LATER_STAGES: [&str; 25] = [
-    "paid",
+const LATER_STAGES: [&str; 24] = [
     "ship",
     "shipped",
     "shipping",
@@ -100,7 +99,8 @@ const ENTRANCE: [&str; 14] = [
     "listed",
 ];
 
-/// Tokens of times at which a row is recorded.
+/// Tokens of times at which a row is recorded. Not `paid`: a visit was known before it was paid, and a payment
+/// was not.
 const RECORDED: [&str; 25] = [
     "created",
     "create",

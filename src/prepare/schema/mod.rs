@@ -268,9 +268,9 @@ impl Schema {
     /// # Errors
     /// As [`Schema::parse`], with the path; `Io` when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = read_file(path).map_err(|error| match error.is_of_nothing_found() {
-            true => error.followed_by("; name a schema file, or draft one with `headwater schema`"),
-            false => error,
+        let bytes = read_file(path).map_err(|error| {
+            error
+                .followed_if_not_found("; name a schema file, or draft one with `headwater schema`")
         })?;
         let text = String::from_utf8(bytes).map_err(|e| {
             let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];

@@ -82,14 +82,9 @@ pub fn open_with(path: &Path, connect: Option<&Connect<'_>>) -> Result<Box<dyn S
         Ok(metadata) => metadata.is_dir(),
         Err(_) if files::is_pattern(path) => return Ok(Box::new(Files::pattern(path)?)),
         Err(e) => {
-            let error = Error::io(path, "opening", e);
-            let remedy = match error.is_of_nothing_found() {
-                true => {
-                    "; name a folder of table files, a file of a table or a database, or its address"
-                }
-                false => "",
-            };
-            return Err(error.followed_by(remedy));
+            return Err(Error::io(path, "opening", e).followed_if_not_found(
+                "; name a folder of table files, a file of a table or a database, or its address",
+            ));
         }
     };
     if is_folder {
